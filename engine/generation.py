@@ -1,0 +1,369 @@
+"""The one loop: a prompt in, steps out. Every API, the command line and the tests go through it.
+
+The order of things is llama-server b11192's (`server-context.cpp`: `pre_decode`, `post_decode`, `process_token`), so
+that tokens, counts and stop reasons are the same: the prompt is evaluated in micro-batches, every prompt token is
+accepted into the sampler, then each sampled token is judged before it is evaluated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.errors import Cancelled, ContextOverflow, InvalidRequest
+from engine.sampling import Sampler, SamplingParams, Vocabulary
+from engine.stops import AnswerText, as_text, cut_bytes
+
+StopType = Literal["none", "eos", "word", "limit"]
+_clock = time.perf_counter_ns
+
+
+class Options(Protocol):
+    """The part of `ModelOptions` the loop reads."""
+
+    @property
+    def n_batch(self) -> int: ...
+    @property
+    def n_ubatch(self) -> int: ...
+
+
+class Playable(Protocol):
+    """What the loop needs of a model; `engine.model.Model` is one."""
+
+    @property
+    def options(self) -> Options: ...
+    @property
+    def tokenizer(self) -> Vocabulary: ...
+    @property
+    def n_ctx(self) -> int: ...
+    @property
+    def n_vocab(self) -> int: ...
+    @property
+    def logits(self) -> NDArray[np.float32]: ...
+    def evaluate(self, tokens: Sequence[int], position: int, *, output: bool) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """What one answer needs.
+
+    Attributes:
+        prompt: token ids, all of them, cached ones included.
+        sampling: the resolved sampling parameters.
+        n_predict: tokens to sample at most; -1 until the context is full. 0 still samples one, as llama-server does.
+        stop: stop strings, in order.
+        t_max_predict_ms: when positive, a newline sampled later than this ends the answer.
+        n_indent: when positive, a line after the first that is indented less ends the answer.
+    """
+
+    prompt: Sequence[int]
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    n_predict: int = -1
+    stop: tuple[str, ...] = ()
+    t_max_predict_ms: int = -1
+    n_indent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """llama-server's `timings` object, measured in nanoseconds and shown in its units.
+
+    Attributes:
+        cache_n: prompt tokens that were in the slot already.
+        prompt_n: prompt tokens evaluated.
+        prompt_ns: from the start to the first sampled token (to the last micro-batch while there is none).
+        predicted_n: tokens sampled, the end token included.
+        predicted_ns: from the first sampled token to the newest.
+    """
+
+    cache_n: int = 0
+    prompt_n: int = 0
+    prompt_ns: int = 0
+    predicted_n: int = 0
+    predicted_ns: int = 0
+
+    @property
+    def prompt_ms(self) -> float:
+        return self.prompt_ns // 1000 / 1000.0
+
+    @property
+    def prompt_per_token_ms(self) -> float:
+        return self.prompt_ms / self.prompt_n if self.prompt_n else 0.0
+
+    @property
+    def prompt_per_second(self) -> float:
+        return 1e3 / self.prompt_ms * self.prompt_n if self.prompt_ms else 0.0
+
+    @property
+    def predicted_ms(self) -> float:
+        # llama-server counts in microseconds, at least one once a token is there
+        return max(1, self.predicted_ns // 1000) / 1000.0 if self.predicted_n else 0.0
+
+    @property
+    def _predicted_steps(self) -> int:
+        # the first token is free: its logits come with the prompt
+        return max(0, self.predicted_n - 1)
+
+    @property
+    def predicted_per_token_ms(self) -> float:
+        return self.predicted_ms / self._predicted_steps if self._predicted_steps else 0.0
+
+    @property
+    def predicted_per_second(self) -> float:
+        return 1e3 / self.predicted_ms * self._predicted_steps if self.predicted_n else 0.0
+
+    def as_dict(self) -> dict[str, int | float]:
+        """The object as llama-server writes it, its keys in its order."""
+        return {
+            "cache_n": self.cache_n,
+            "prompt_n": self.prompt_n,
+            "prompt_ms": self.prompt_ms,
+            "prompt_per_token_ms": self.prompt_per_token_ms,
+            "prompt_per_second": self.prompt_per_second,
+            "predicted_n": self.predicted_n,
+            "predicted_ms": self.predicted_ms,
+            "predicted_per_token_ms": self.predicted_per_token_ms,
+            "predicted_per_second": self.predicted_per_second,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Final:
+    """How an answer ended.
+
+    Attributes:
+        stop_type: llama-server's; "none" only for an empty prompt, which samples nothing.
+        stopping_word: the stop string found, or "". llama-server adds timings to the partial event of that step.
+        truncated: the context is full.
+        tokens: every sampled token, the end token included.
+        tokens_cached: tokens in the KV cache now.
+        tokens_evaluated: tokens in the prompt, cached ones included.
+        seed: the seed really used.
+        text: the whole answer in whole characters, what was held back included: the text of an answer not streamed.
+        cut_character: the answer ends inside a character, which `text` leaves out. llama-server shows it as U+FFFD at
+            the end of `/completion` and `/v1/completions` answers and drops it from chat answers.
+        held: the end of `text` that no step released, because a stop string could have begun there. llama-server
+            never streams it.
+        has_new_line: a newline was released.
+    """
+
+    stop_type: StopType
+    stopping_word: str = ""
+    truncated: bool = False
+    tokens: list[int] = field(default_factory=list)
+    tokens_cached: int = 0
+    tokens_evaluated: int = 0
+    seed: int = 0
+    text: str = ""
+    cut_character: bool = False
+    held: str = ""
+    has_new_line: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One sampled token and what it did to the text.
+
+    Attributes:
+        text: whole characters released now; "" while they are held back.
+        token: the token sampled; None only for an empty prompt.
+        send: llama-server sends a partial event for this step. It does so for every token that leaves no character
+            cut, with empty content when a stop string may have begun; for a cut character it sends nothing.
+        n_decoded: tokens sampled so far.
+        timings: as of this step.
+        final: set on the last step only.
+    """
+
+    text: str
+    token: int | None
+    send: bool
+    n_decoded: int
+    timings: Timings
+    final: Final | None = None
+
+
+def never() -> bool:
+    """The `cancelled` of a generation nobody can cancel."""
+    return False
+
+
+def generate(
+    model: Playable,
+    request: GenerationRequest,
+    *,
+    tokens: list[int],
+    n_past: int,
+    cancelled: Callable[[], bool] = never,
+    on_prompt: Callable[[int, int], None] | None = None,
+) -> Iterator[Step]:
+    """Evaluates a prompt and samples from it until something ends the answer.
+
+    Args:
+        model: the model; its KV cache holds `tokens`.
+        request: what to answer.
+        tokens: the slot's tokens. Always says exactly what the KV cache holds: cut to `n_past` when the work starts,
+            then grown by each token once it is evaluated, whatever ends the generation.
+        n_past: how many tokens of the prompt `tokens` already starts with, at least one fewer than the prompt has.
+        cancelled: asked before each micro-batch and before each token.
+        on_prompt: called with (tokens of the prompt in the cache, tokens of the prompt) at the start and after each
+            batch of `n_batch` tokens, when llama-server sends prompt progress.
+
+    Returns:
+        An iterator of steps; the last one alone has `final`. An empty prompt gives one step without a token and
+        leaves `tokens` alone.
+
+    Raises:
+        ContextOverflow: at once, when the prompt has as many tokens as the context or more.
+        InvalidRequest: at once, for a token outside the vocabulary or parameters the sampler refuses.
+        Cancelled: from the iterator, when `cancelled()` turned true.
+    """
+    prompt = list(request.prompt)
+    if prompt and not (min(prompt) >= 0 and max(prompt) < model.n_vocab):
+        raise InvalidRequest("Prompt contains invalid tokens")
+    sampler = Sampler(request.sampling, model.tokenizer)
+    if not prompt:
+        final = Final("none", tokens_cached=len(tokens), seed=sampler.seed)
+        return iter([Step("", None, False, 0, Timings(), final)])
+    if len(prompt) >= model.n_ctx:
+        raise ContextOverflow(len(prompt), model.n_ctx)
+    if not 0 <= n_past < len(prompt) or n_past > len(tokens):
+        raise ValueError(f"n_past is {n_past} with {len(prompt)} prompt tokens and {len(tokens)} cached ones")
+    return _run(model, request, prompt, sampler, tokens, n_past, cancelled, on_prompt)
+
+
+def _run(
+    model: Playable,
+    request: GenerationRequest,
+    prompt: list[int],
+    sampler: Sampler,
+    tokens: list[int],
+    n_past: int,
+    cancelled: Callable[[], bool],
+    on_prompt: Callable[[int, int], None] | None,
+) -> Iterator[Step]:
+    started = _clock()
+    del tokens[n_past:]
+    for n_done in _evaluate_prompt(model, prompt, tokens, cancelled):
+        if on_prompt is not None:
+            on_prompt(n_done, len(prompt))
+    sampler.accept_many(prompt)
+    answer = _Answer(model, request, prompt, sampler.seed)
+    n_evaluated = len(prompt) - n_past
+    prompt_ns = first = 0
+    while True:
+        token = sampler.sample(model.logits)
+        sampler.accept(token)
+        now = _clock()
+        if not answer.tokens:
+            first, prompt_ns = now, now - started
+        timings = Timings(n_past, n_evaluated, prompt_ns, len(answer.tokens) + 1, now - first)
+        step = answer.push(token, len(tokens), timings)
+        yield step
+        if step.final is not None:
+            return
+        if cancelled():
+            raise Cancelled("cancelled while generating")
+        model.evaluate((token,), len(tokens), output=True)
+        tokens.append(token)
+
+
+def _evaluate_prompt(
+    model: Playable, prompt: list[int], tokens: list[int], cancelled: Callable[[], bool]
+) -> Iterator[int]:
+    """Evaluates what `tokens` lacks of `prompt`, in llama-server's pieces: batches of `n_batch`, each cut into
+    micro-batches of `n_ubatch`. Only the last row has logits. Yields the tokens done at the start and after each batch.
+    """
+    n_batch = model.options.n_batch
+    n_ubatch = min(model.options.n_ubatch, n_batch)
+    yield len(tokens)
+    while len(tokens) < len(prompt):
+        batch_end = min(len(tokens) + n_batch, len(prompt))
+        while len(tokens) < batch_end:
+            if cancelled():
+                raise Cancelled("cancelled while reading the prompt")
+            start = len(tokens)
+            piece = prompt[start : min(start + n_ubatch, batch_end)]
+            model.evaluate(piece, start, output=start + len(piece) == len(prompt))
+            tokens.extend(piece)
+        yield batch_end
+
+
+class _Answer:
+    """The answer so far, and whether it is over. One object a generation."""
+
+    def __init__(self, model: Playable, request: GenerationRequest, prompt: list[int], seed: int) -> None:
+        self._n_ctx = model.n_ctx
+        self._tokenizer: Any = model.tokenizer
+        self._request = request
+        self._n_prompt = len(prompt)
+        self._seed = seed
+        self._text = AnswerText(request.stop)
+        self._has_new_line = False
+        self._line_start = 0
+        self.tokens: list[int] = []
+
+    def push(self, token: int, n_cached: int, timings: Timings) -> Step:
+        """Judges a sampled token: llama-server's `process_token`, its checks in its order (a later one wins).
+
+        Args:
+            token: the token, already accepted into the sampler.
+            n_cached: tokens in the KV cache, `token` not among them.
+            timings: as of this token.
+        """
+        request = self._request
+        ends = self._tokenizer.is_eog(token)
+        self.tokens.append(token)
+        released = self._text.push(self._tokenizer.piece(token), ends=ends)
+        stop_type: StopType | None = "word" if released.word is not None else None
+        truncated = n_cached + 1 >= self._n_ctx
+        n_left = 1 if request.n_predict == -1 else request.n_predict - len(self.tokens)
+        if truncated or (stop_type is None and n_left <= 0):
+            stop_type = "limit"
+        if request.n_indent > 0 and self._has_new_line and self._outdented():
+            stop_type = "limit"
+        if b"\n" in released.data:
+            self._has_new_line = True
+            if 0 < request.t_max_predict_ms < timings.predicted_ms:
+                stop_type = "limit"
+        if ends:
+            stop_type = "eos"
+        final = None if stop_type is None else self._final(stop_type, released.word or "", truncated, n_cached)
+        return Step(as_text(released.data), token, released.whole, len(self.tokens), timings, final)
+
+    def _outdented(self) -> bool:
+        """Whether the newest line starts with fewer blanks than `n_indent`; if so, that line is cut off."""
+        data = self._text.data
+        outdented = False
+        if self._line_start > 0:
+            line = data[self._line_start :]
+            n_blank = len(line) - len(line.lstrip(b" \t"))
+            if n_blank < len(line) and n_blank < self._request.n_indent:
+                outdented = True
+                self._text.cut_at(self._line_start + n_blank)
+                data = self._text.data
+        newline = data.find(b"\n", self._line_start)
+        if newline >= 0:
+            self._line_start = newline + 1
+        return outdented
+
+    def _final(self, stop_type: StopType, word: str, truncated: bool, n_cached: int) -> Final:
+        data, held = self._text.data, self._text.held
+        n_cut = cut_bytes(data)
+        return Final(
+            stop_type=stop_type,
+            stopping_word=word,
+            truncated=truncated,
+            tokens=self.tokens,
+            tokens_cached=n_cached,
+            tokens_evaluated=self._n_prompt,
+            seed=self._seed,
+            text=as_text(data[: len(data) - n_cut]),
+            cut_character=n_cut > 0,
+            held=as_text(held[: len(held) - n_cut]),
+            has_new_line=self._has_new_line,
+        )

@@ -1,0 +1,451 @@
+"""GGUF version 3: the header as Python values, the tensors as views of a memory map.
+
+The layout and every refusal follow ggml's reader (`ggml/src/gguf.cpp`, build b11192), except that only version 3 is
+read, and that text must be UTF-8, as the format demands. A file is checked whole before anything is handed out: after
+`GGUFFile.open` returns, every tensor lies inside the map.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import stat
+import struct
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from math import prod
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.errors import InvalidModelFile
+
+MAGIC: Final = b"GGUF"
+VERSION: Final = 3
+DEFAULT_ALIGNMENT: Final = 32
+MAX_DIMS: Final = 4
+MAX_NAME: Final = 64  # ggml's GGML_MAX_NAME, its final NUL included
+
+# Bounds of our own, far above any real file: they keep the Python objects of a hostile header small beside the file.
+_MAX_KEYS: Final = 1 << 16
+_MAX_TENSORS: Final = 1 << 18
+_MAX_STRINGS: Final = 1 << 24
+_STRING_WINDOW: Final = 24  # bytes a string of a vocabulary takes at most on average, its length included
+
+
+class GGMLType(IntEnum):
+    """A tensor's storage type, by the number it has in the file (`ggml_type` of ggml.h)."""
+
+    F32 = 0
+    F16 = 1
+    Q4_0 = 2
+    Q4_1 = 3
+    Q5_0 = 6
+    Q5_1 = 7
+    Q8_0 = 8
+    Q8_1 = 9
+    Q2_K = 10
+    Q3_K = 11
+    Q4_K = 12
+    Q5_K = 13
+    Q6_K = 14
+    Q8_K = 15
+    IQ2_XXS = 16
+    IQ2_XS = 17
+    IQ3_XXS = 18
+    IQ1_S = 19
+    IQ4_NL = 20
+    IQ3_S = 21
+    IQ2_S = 22
+    IQ4_XS = 23
+    I8 = 24
+    I16 = 25
+    I32 = 26
+    I64 = 27
+    F64 = 28
+    IQ1_M = 29
+    BF16 = 30
+    TQ1_0 = 34
+    TQ2_0 = 35
+    MXFP4 = 39
+    NVFP4 = 40
+    Q1_0 = 41
+    Q2_0 = 42
+
+    @property
+    def block_size(self) -> int:
+        """Elements in one block; a row holds a whole number of blocks."""
+        return _BLOCKS[self][0]
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block."""
+        return _BLOCKS[self][1]
+
+
+# type -> (elements, bytes) of one block
+_BLOCKS: Final[dict[GGMLType, tuple[int, int]]] = {
+    GGMLType.F32: (1, 4),
+    GGMLType.F16: (1, 2),
+    GGMLType.BF16: (1, 2),
+    GGMLType.F64: (1, 8),
+    GGMLType.I8: (1, 1),
+    GGMLType.I16: (1, 2),
+    GGMLType.I32: (1, 4),
+    GGMLType.I64: (1, 8),
+    GGMLType.Q4_0: (32, 18),
+    GGMLType.Q4_1: (32, 20),
+    GGMLType.Q5_0: (32, 22),
+    GGMLType.Q5_1: (32, 24),
+    GGMLType.Q8_0: (32, 34),
+    GGMLType.Q8_1: (32, 36),
+    GGMLType.Q2_K: (256, 84),
+    GGMLType.Q3_K: (256, 110),
+    GGMLType.Q4_K: (256, 144),
+    GGMLType.Q5_K: (256, 176),
+    GGMLType.Q6_K: (256, 210),
+    GGMLType.Q8_K: (256, 292),
+    GGMLType.IQ1_S: (256, 50),
+    GGMLType.IQ1_M: (256, 56),
+    GGMLType.IQ2_XXS: (256, 66),
+    GGMLType.IQ2_XS: (256, 74),
+    GGMLType.IQ2_S: (256, 82),
+    GGMLType.IQ3_XXS: (256, 98),
+    GGMLType.IQ3_S: (256, 110),
+    GGMLType.IQ4_NL: (32, 18),
+    GGMLType.IQ4_XS: (256, 136),
+    GGMLType.TQ1_0: (256, 54),
+    GGMLType.TQ2_0: (256, 66),
+    GGMLType.MXFP4: (32, 17),
+    GGMLType.NVFP4: (64, 36),
+    GGMLType.Q1_0: (128, 18),
+    GGMLType.Q2_0: (64, 18),
+}
+
+_STRING: Final = 8
+_ARRAY: Final = 9
+_BOOL: Final = 7
+# metadata value type -> numpy dtype (little-endian, as the file is)
+_DTYPES: Final[dict[int, np.dtype[Any]]] = {
+    0: np.dtype("<u1"),
+    1: np.dtype("<i1"),
+    2: np.dtype("<u2"),
+    3: np.dtype("<i2"),
+    4: np.dtype("<u4"),
+    5: np.dtype("<i4"),
+    6: np.dtype("<f4"),
+    _BOOL: np.dtype("<u1"),
+    10: np.dtype("<u8"),
+    11: np.dtype("<i8"),
+    12: np.dtype("<f8"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """Where one tensor lies and what it is.
+
+    Attributes:
+        name: the tensor's name.
+        shape: extents in ggml's order, the contiguous one first; as many as the file states (0 to 4).
+        type: storage type.
+        offset: bytes from the start of the file.
+        nbytes: bytes of data.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    type: GGMLType
+    offset: int
+    nbytes: int
+
+
+class GGUFFile:
+    """An open GGUF file.
+
+    Attributes:
+        path: the file.
+        metadata: key -> `int`, `float`, `bool`, `str`, `list[str]`, or for numeric arrays a numpy array (1-D).
+        tensors: name -> `TensorInfo`, in file order.
+        alignment: bytes to which tensors are aligned.
+        size: bytes of the file.
+    """
+
+    def __init__(self, path: Path, view: mmap.mmap, header: _Header) -> None:
+        self.path = path
+        self.metadata = header.metadata
+        self.tensors = header.tensors
+        self.alignment = header.alignment
+        self.size = len(view)
+        self._map: mmap.mmap | None = view
+        self._bytes: npt.NDArray[np.uint8] = np.frombuffer(view, dtype=np.uint8)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> GGUFFile:
+        """Map a file and read its header.
+
+        Raises:
+            InvalidModelFile: the file is missing, unreadable, cut short, or not a well-formed GGUF version 3 file.
+        """
+        path = Path(path)
+        view = _map_file(path)
+        try:
+            header = _Header(view)
+        except InvalidModelFile as error:
+            view.close()
+            raise InvalidModelFile(f"{path}: {error}") from None
+        return cls(path, view, header)
+
+    def data(self, name: str) -> npt.NDArray[np.uint8]:
+        """The bytes of a tensor: a read-only uint8 view of the map, shape (nbytes,), no copy.
+
+        Raises:
+            KeyError: there is no such tensor.
+        """
+        info = self.tensors[name]
+        return self._bytes[info.offset : info.offset + info.nbytes]
+
+    def close(self) -> None:
+        """Release the map. Views handed out by `data` keep it alive until they are gone; they stay valid."""
+        self._bytes = np.empty(0, dtype=np.uint8)
+        if self._map is not None:
+            with contextlib.suppress(BufferError):  # a view is still held: the map goes with the last one
+                self._map.close()
+            self._map = None
+
+    def __enter__(self) -> GGUFFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _map_file(path: Path) -> mmap.mmap:
+    """Map a regular file read-only; anything else is an InvalidModelFile."""
+    try:
+        # A FIFO would block open(), a device has no length: ask what it is first.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise InvalidModelFile(f"{path}: not a regular file")
+        with open(path, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise InvalidModelFile(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:  # an empty file cannot be mapped; a NUL in the path
+        raise InvalidModelFile(f"{path}: {error}") from None
+
+
+class _Header:
+    """Reads the header once, front to back; `metadata`, `tensors` and `alignment` are its result."""
+
+    def __init__(self, view: mmap.mmap) -> None:
+        self._view = view
+        self._size = len(view)
+        self._at = 0
+        if view[:4] != MAGIC:
+            raise InvalidModelFile(f"not a GGUF file (it starts with {view[:4]!r})")
+        self._at = 4
+        version = self._u32("the version")
+        if version & 0xFFFF == 0 and version:
+            raise InvalidModelFile("the file is big-endian")
+        if version != VERSION:
+            raise InvalidModelFile(f"GGUF version {version} is not supported (only {VERSION} is)")
+        n_tensors = self._u64("the number of tensors")
+        n_keys = self._u64("the number of keys")
+        if n_tensors > _MAX_TENSORS:
+            raise InvalidModelFile(f"{n_tensors} tensors are more than the {_MAX_TENSORS} allowed")
+        if n_keys > _MAX_KEYS:
+            raise InvalidModelFile(f"{n_keys} keys are more than the {_MAX_KEYS} allowed")
+        self.metadata: dict[str, Any] = {}
+        for _ in range(n_keys):
+            self._read_key()
+        self.alignment = self._read_alignment()
+        self.tensors = self._place(self._read_tensors(n_tensors))
+
+    # --- scalars ---
+
+    def _take(self, count: int, what: str) -> int:
+        """Move past `count` bytes and return where they start."""
+        start = self._at
+        if count > self._size - start:
+            raise InvalidModelFile(f"the file is cut short: {what} at byte {start} needs {count} bytes")
+        self._at = start + count
+        return start
+
+    def _u32(self, what: str) -> int:
+        value: int = _U32(self._view, self._take(4, what))[0]
+        return value
+
+    def _u64(self, what: str) -> int:
+        value: int = _U64(self._view, self._take(8, what))[0]
+        return value
+
+    def _string(self, what: str) -> str:
+        length = self._u64(what)
+        start = self._take(length, what)
+        try:
+            return self._view[start : start + length].decode()
+        except UnicodeDecodeError:
+            raise InvalidModelFile(f"{what} at byte {start} is not UTF-8") from None
+
+    # --- metadata ---
+
+    def _read_key(self) -> None:
+        key = self._string("a key")
+        if not key:
+            raise InvalidModelFile("a key is empty")
+        if key in self.metadata:
+            raise InvalidModelFile(f"the key {key!r} stands twice")
+        what = f"the value of {key!r}"
+        kind = self._u32(what)
+        if kind == _ARRAY:
+            self.metadata[key] = self._array(what)
+        elif kind == _STRING:
+            self.metadata[key] = self._string(what)
+        else:
+            self.metadata[key] = self._numbers(kind, 1, what)[0].item()
+
+    def _array(self, what: str) -> list[str] | npt.NDArray[Any]:
+        kind = self._u32(what)
+        count = self._u64(what)
+        if kind == _ARRAY:
+            raise InvalidModelFile(f"{what} is an array of arrays")
+        return self._strings(count, what) if kind == _STRING else self._numbers(kind, count, what)
+
+    def _numbers(self, kind: int, count: int, what: str) -> npt.NDArray[Any]:
+        dtype = _DTYPES.get(kind)
+        if dtype is None:
+            raise InvalidModelFile(f"{what} has the unknown type {kind}")
+        start = self._take(count * dtype.itemsize, what)
+        # A copy, so that metadata does not hold the map open.
+        values = np.frombuffer(self._view[start : self._at], dtype=dtype)
+        return values != 0 if kind == _BOOL else values
+
+    def _strings(self, count: int, what: str) -> list[str]:
+        """An array of strings without Python work per character and little per string.
+
+        With each length word cut down to one NUL the array is a text that decodes and splits in one call.
+        """
+        if count > _MAX_STRINGS or count > (self._size - self._at) // 8:
+            raise InvalidModelFile(f"the file is cut short: {what} claims {count} strings")
+        if count == 0:
+            return []
+        start = self._at
+        guess = self._guess_heads(count)
+        heads = self._walk_heads(count, what) if guess is None else guess
+        region = np.frombuffer(self._view[start : self._at], dtype=np.uint8).copy()
+        if guess is None:
+            region[heads[:, None] + np.arange(1, 8)] = 0
+            region[heads] = 1
+        text = region[region != 0]
+        try:
+            if text.size + 7 * count == region.size:
+                text[heads - 7 * np.arange(count)] = 0
+                strings: list[str] = text.tobytes().decode().split("\0")
+                return strings[1:]
+            # A string holds a NUL itself.
+            ends = [*heads[1:], region.size]
+            return [region[head + 8 : end].tobytes().decode() for head, end in zip(heads, ends, strict=True)]
+        except UnicodeDecodeError:
+            raise InvalidModelFile(f"{what} is not UTF-8") from None
+
+    def _guess_heads(self, count: int) -> npt.NDArray[np.int64] | None:
+        """Where the length words of an array of short strings stand, from here; None if the array is of another kind.
+
+        A length below 256 is one byte and seven zeros, and text has no zeros: so it is each byte before a gap of seven
+        zeros. The guess is checked against the lengths it found, so it is right or None.
+        """
+        window = np.frombuffer(self._view[self._at : self._at + count * _STRING_WINDOW + 4096], dtype=np.uint8)
+        filled = np.flatnonzero(window)
+        heads: npt.NDArray[np.int64] = filled[:-1][filled[1:] - filled[:-1] == 8][:count]
+        if heads.size < count or heads[0] != 0:
+            return None
+        ends = heads + 8 + window[heads]
+        if ends[-1] > window.size or not np.array_equal(heads[1:], ends[:-1]):
+            return None
+        self._at += int(ends[-1])
+        return heads
+
+    def _walk_heads(self, count: int, what: str) -> npt.NDArray[np.int64]:
+        """As `_guess_heads`, string by string, for any array."""
+        start = at = self._at
+        heads = array("q")
+        append, unpack, view, last = heads.append, _U64, self._view, self._size - 8
+        for _ in range(count):
+            if at > last:
+                raise InvalidModelFile(f"the file is cut short inside {what}")
+            append(at)
+            at += 8 + unpack(view, at)[0]
+        self._take(at - start, what)
+        return np.frombuffer(heads, dtype=np.int64) - start
+
+    def _read_alignment(self) -> int:
+        alignment = self.metadata.get("general.alignment", DEFAULT_ALIGNMENT)
+        if type(alignment) is not int or alignment <= 0 or alignment & (alignment - 1):
+            raise InvalidModelFile(f"the alignment {alignment!r} is not a power of two")
+        if alignment > 1 << 32:
+            raise InvalidModelFile(f"the alignment {alignment} is too large")
+        return alignment
+
+    # --- tensors ---
+
+    def _read_tensors(self, count: int) -> dict[str, tuple[tuple[int, ...], GGMLType, int]]:
+        """name -> (shape, type, offset from the start of the data)."""
+        found: dict[str, tuple[tuple[int, ...], GGMLType, int]] = {}
+        for index in range(count):
+            name = self._string(f"the name of tensor {index}")
+            if len(name.encode()) >= MAX_NAME:
+                raise InvalidModelFile(f"the name of tensor {index} is longer than {MAX_NAME - 1} bytes")
+            if name in found:
+                raise InvalidModelFile(f"the tensor {name!r} stands twice")
+            what = f"the tensor {name!r}"
+            n_dims = self._u32(what)
+            if n_dims > MAX_DIMS:
+                raise InvalidModelFile(f"{what} has {n_dims} dimensions, more than {MAX_DIMS}")
+            shape = tuple(self._u64(what) for _ in range(n_dims))
+            kind = self._u32(what)
+            try:
+                ggml_type = GGMLType(kind)
+            except ValueError:
+                raise InvalidModelFile(f"{what} has the unknown type {kind}") from None
+            if prod(shape) >= 1 << 62 or any(extent >= 1 << 62 for extent in shape):
+                raise InvalidModelFile(f"{what} has the impossible shape {shape}")
+            if (shape[0] if shape else 1) % ggml_type.block_size:
+                raise InvalidModelFile(
+                    f"{what} has rows of {shape[0] if shape else 1} elements, no multiple of {ggml_type.name}'s "
+                    f"block of {ggml_type.block_size}"
+                )
+            found[name] = (shape, ggml_type, self._u64(what))
+        return found
+
+    def _place(self, found: dict[str, tuple[tuple[int, ...], GGMLType, int]]) -> dict[str, TensorInfo]:
+        """Tensors stand one after the other, each padded to the alignment, all inside the file; anything else lies."""
+        base = _pad(self._at, self.alignment)
+        expected = 0
+        tensors: dict[str, TensorInfo] = {}
+        for name, (shape, kind, offset) in found.items():
+            if offset != expected:
+                raise InvalidModelFile(f"the tensor {name!r} has the offset {offset}, expected {expected}")
+            nbytes = prod(shape) // kind.block_size * kind.block_bytes
+            if base + offset + nbytes > self._size:
+                raise InvalidModelFile(
+                    f"the tensor {name!r} ends at byte {base + offset + nbytes} of {self._size}: the file is cut short"
+                )
+            tensors[name] = TensorInfo(name, shape, kind, base + offset, nbytes)
+            expected += _pad(nbytes, self.alignment)
+        return tensors
+
+
+def _pad(value: int, alignment: int) -> int:
+    return (value + alignment - 1) & -alignment
+
+
+_U32: Final[Callable[[mmap.mmap, int], tuple[int]]] = struct.Struct("<I").unpack_from
+_U64: Final[Callable[[mmap.mmap, int], tuple[int]]] = struct.Struct("<Q").unpack_from

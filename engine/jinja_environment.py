@@ -1,0 +1,226 @@
+"""Jinja2's sandbox with the behaviour of the template engine that llama-server b11192 has of its own (`common/jinja`).
+
+Chat templates are written for Jinja2, so Jinja2 renders them. Where llama-server's engine answers differently on what
+templates really do, this follows llama-server, for its prompt decides its tokens:
+
+- nothing is printed for none, undefined and mappings; the items of a list are printed one after the other;
+- `+` and `~` with a text take none and undefined for the empty text, and numbers for their digits;
+- an attribute of something undefined is undefined;
+- `default` replaces none too; texts are stripped of ASCII white space only and change case in ASCII only;
+- `tojson` writes floats with six digits, keeps non-ASCII as it is and escapes nothing for HTML;
+- white space between the first character of the template and a block goes, and that character with it.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NoReturn
+
+import jinja2
+from jinja2 import nodes
+from jinja2.compiler import CodeGenerator, Frame
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+_SPACES: Final = " \t\n\v\f\r"
+_UPPER: Final = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
+_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+
+
+def prepare_source(source: str) -> str:
+    """A template's source as llama-server reads and shows it: unix line ends, one line end at the end dropped."""
+    text = source.replace("\r\n", "\n").replace("\r", "\n")
+    return text[:-1] if source.endswith("\n") else text
+
+
+def text_of(value: Any) -> str:
+    """A value as it is printed."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        digits = f"{value:.6f}".rstrip("0")
+        return digits + "0" if digits.endswith(".") else digits
+    if isinstance(value, bool | int):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return "".join(map(text_of, value))
+    if value is None or isinstance(value, jinja2.Undefined | Mapping):
+        return ""
+    return str(value)
+
+
+def to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: Sequence[str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """The `tojson` filter.
+
+    Raises:
+        jinja2.TemplateError: `sort_keys` is set, which llama-server refuses, or the value is undefined.
+    """
+    if sort_keys:
+        raise jinja2.TemplateError("tojson sort_keys=true not implemented")
+    if isinstance(value, jinja2.Undefined):
+        raise jinja2.TemplateError("Unknown (built-in) filter 'tojson' for type Undefined")
+    item, key = (*(separators or ()), None, None)[:2]
+    item = item if item is not None else ", " if indent is None else ","
+    text = _json(value, 0, indent, item, ": " if key is None else key)
+    return "".join(char if char < "\x80" else _escaped(char) for char in text) if ensure_ascii else text
+
+
+def _escaped(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+
+
+_JSON_ESCAPES: Final = str.maketrans(
+    {chr(code): f"\\u{code:04x}" for code in range(0x20)}
+    | {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+)
+
+
+def _json(value: Any, level: int, indent: int | None, item: str, key: str) -> str:
+    if isinstance(value, str):
+        return f'"{value.translate(_JSON_ESCAPES)}"'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, Mapping):
+        parts = [_json(str(k), 0, indent, item, key) + key + _json(v, level + 1, indent, item, key) for k, v in value.items()]
+        return _bracketed("{}", parts, level, indent, item)
+    if isinstance(value, list | tuple):
+        return _bracketed("[]", [_json(v, level + 1, indent, item, key) for v in value], level, indent, item)
+    return "null"
+
+
+def _bracketed(brackets: str, parts: list[str], level: int, indent: int | None, item: str) -> str:
+    if not parts or indent is None:
+        return brackets[0] + item.join(parts) + brackets[1]
+    start = "\n" + " " * (indent * (level + 1))
+    return brackets[0] + start + (item + start).join(parts) + "\n" + " " * (indent * level) + brackets[1]
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise jinja2.TemplateError(f"Jinja Exception: {message}")
+
+
+def _strftime_now(layout: str) -> str:
+    return datetime.now().strftime(layout)
+
+
+def _default(value: Any, default_value: Any = "", boolean: bool = False) -> Any:
+    missing = not value if boolean else value is None or isinstance(value, jinja2.Undefined)
+    return default_value if missing else value
+
+
+def _title(text: str) -> str:
+    return re.sub(f"[^{_SPACES}]+", lambda word: _capitalize(word[0]), text)
+
+
+def _capitalize(text: str) -> str:
+    return text[:1].translate(_UPPER) + text[1:].translate(_LOWER)
+
+
+# Text methods, and filters of the same name, as C knows them.
+_TEXT_METHODS: Final[Mapping[str, Callable[..., Any]]] = {
+    "strip": lambda text, chars=_SPACES: text.strip(chars),
+    "lstrip": lambda text, chars=_SPACES: text.lstrip(chars),
+    "rstrip": lambda text, chars=_SPACES: text.rstrip(chars),
+    "upper": lambda text: text.translate(_UPPER),
+    "lower": lambda text: text.translate(_LOWER),
+    "title": _title,
+    "capitalize": _capitalize,
+    "split": lambda text, separator=" ", maxsplit=-1: text.split(separator, maxsplit),
+    "rsplit": lambda text, separator=" ", maxsplit=-1: text.rsplit(separator, maxsplit),
+}
+
+
+def _text_filter(name: str) -> Callable[..., Any]:
+    method = _TEXT_METHODS[name]
+    return lambda value, *args, **kwargs: method(text_of(value), *args, **kwargs)
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, list | tuple | str | jinja2.Undefined)
+
+
+class _Generation(Extension):
+    """`{% generation %}` marks the assistant's words for training; when rendering it is nothing."""
+
+    tags = {"generation"}  # noqa: RUF012 - Jinja2 declares it so
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+class _Generator(CodeGenerator):
+    """Compiles `~` into a call of the environment's own concatenation."""
+
+    def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - Jinja2's name
+        self.write("environment.concatenate((")
+        for part in node.nodes:
+            self.visit(part, frame)
+            self.write(", ")
+        self.write("))")
+
+
+class TemplateEnvironment(ImmutableSandboxedEnvironment):
+    """The environment in which chat templates are compiled and rendered."""
+
+    code_generator_class = _Generator
+    intercepted_binops = frozenset({"+"})
+
+    def __init__(self) -> None:
+        super().__init__(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=jinja2.ChainableUndefined,
+            finalize=text_of,
+            extensions=[loopcontrols, _Generation],
+            cache_size=0,
+        )
+        self.globals |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now, "tojson": to_json}
+        self.filters |= {"tojson": to_json, "default": _default, "d": _default, "trim": _text_filter("strip")}
+        self.filters |= {name: _text_filter(name) for name in ("upper", "lower", "title", "capitalize")}
+        self.tests |= {
+            "iterable": _is_sequence,
+            "sequence": _is_sequence,
+            "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+        }
+
+    def from_source(self, source: str) -> jinja2.Template:
+        """Compile a prepared source.
+
+        Raises:
+            jinja2.TemplateSyntaxError: it is no template.
+        """
+        return self.from_string(re.sub(r"\A(?s:.)[^\S\n]*(?=\{[%#])", "", source))
+
+    def concatenate(self, parts: Sequence[Any]) -> str:
+        """What `~` makes of its operands."""
+        return "".join(map(text_of, parts))
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """What `+` makes of its operands."""
+        if isinstance(left, str) or isinstance(right, str):
+            return text_of(left) + text_of(right)
+        return super().call_binop(context, operator, left, right)
+
+    def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """A call in a template; methods of texts are those of llama-server."""
+        owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
+        if isinstance(owner, str) and name in _TEXT_METHODS:
+            return _TEXT_METHODS[name](owner, *args, **kwargs)
+        return super().call(context, obj, *args, **kwargs)

@@ -1,0 +1,62 @@
+"""The compiled kernels as Python sees them. Each section follows one header bound in bindings.cpp."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+# --- bpe.h: byte-level BPE and pre-tokenizers -------------------------------------------------------------------
+
+class Bpe:
+    """Byte-level byte-pair encoding. Every `token` must be in the vocabulary."""
+
+    def __init__(self, tokens: list[str], merges: list[str], splitters: list[str], ignore_merges: bool, /) -> None: ...
+    def set_attributes(self, attributes: NDArray[np.uint16], /) -> None: ...
+    def encode(self, text: str, parse_special: bool, /) -> list[int]: ...
+    def split(self, text: str, /) -> list[str]: ...
+    def piece(self, token: int, special: bool, /) -> bytes: ...
+    def decode(self, tokens: Sequence[int], special: bool, /) -> bytes: ...
+    def find(self, text: str, /) -> int: ...
+    def in_map_order(self, texts: list[str], /) -> list[int]: ...
+
+def char_classes() -> bytes:
+    """The pre-tokenizers' class of every code point, one byte each."""
+
+# --- sampler.h: the sampler chain -------------------------------------------------------------------------------
+
+class SamplerParams:
+    def __init__(self) -> None: ...
+    seed: int
+    min_keep: int
+    top_k: int
+    top_p: float
+    min_p: float
+    typical_p: float
+    top_n_sigma: float
+    xtc_probability: float
+    xtc_threshold: float
+    temperature: float
+    dynatemp_range: float
+    dynatemp_exponent: float
+    repeat_last_n: int
+    repeat_penalty: float
+    frequency_penalty: float
+    presence_penalty: float
+    dry_multiplier: float
+    dry_base: float
+    dry_allowed_length: int
+    dry_penalty_last_n: int
+
+class SamplerChain:
+    def __init__(
+        self,
+        params: SamplerParams,
+        n_vocab: int,
+        bias: Sequence[tuple[int, float]],
+        breakers: Sequence[tuple[int, Sequence[int]]],
+        keep_candidates: bool,
+    ) -> None: ...
+    def accept(self, token: int) -> None: ...
+    def accept_many(self, tokens: Sequence[int]) -> None: ...
+    def sample(self, logits: NDArray[np.float32]) -> int: ...
+    def candidates(self) -> list[tuple[int, float, float]]: ...

@@ -1,0 +1,169 @@
+// Two attention kernels, as ggml has two and their bits differ: a row at a time with half-precision sums (few query
+// rows), and 64 by 64 tiles in single precision (64 query rows or more). Both run the softmax online
+// (https://arxiv.org/abs/2112.05682).
+#include "attention.h"
+
+namespace bankml::BANKML_ISA {
+namespace {
+
+constexpr int64_t kTile = 64;
+
+template <int Vectors>
+void attend_row_t(const HeadCache& cache, const float* q, float scale, int64_t first, int64_t last, Partial& out) {
+    constexpr int64_t head = Vectors * 8;
+    F8 query[Vectors];
+    F8 values[Vectors];
+    for (int i = 0; i < Vectors; ++i) {
+        query[i] = round_f16(load8(q + 8 * i));
+        values[i] = zero8();
+    }
+    float max = -INFINITY;
+    float sum = 0.0f;
+    for (int64_t position = first; position < last; ++position) {
+        const uint16_t* k = cache.k + position * head;
+        F8 acc[4];
+        for (F8& a : acc) a = zero8();
+        for (int i = 0; i < Vectors; ++i) acc[i & 3] = fma8(load8_f16(k + 8 * i), query[i], acc[i & 3]);
+        const float s = sum_lanes_hadd(add8(add8(acc[0], acc[2]), add8(acc[1], acc[3]))) * scale;
+        float rescale = 1.0f;
+        float weight = 1.0f;
+        if (s > max) {
+            rescale = expf(max - s);
+            max = s;
+            for (F8& v : values) v = round_f16(mul8(v, set8(rescale)));
+        } else {
+            weight = expf(s - max);
+        }
+        const uint16_t* v = cache.v + position * head;
+        const F8 w = set8(weight);
+        for (int i = 0; i < Vectors; ++i) values[i] = round_f16(fma8(load8_f16(v + 8 * i), w, values[i]));
+        sum = std::fma(sum, rescale, weight);
+    }
+    out.max = max;
+    out.sum = sum;
+    for (int i = 0; i < Vectors; ++i) store8(out.values + 8 * i, values[i]);
+}
+
+// C += A B for RM rows of A and RN vectors of C; every element is one chain of fused multiply-adds over k.
+template <int RM, int RN>
+void gemm_block(float* c, int64_t ldc, const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k) {
+    F8 acc[RM][RN];
+    for (int i = 0; i < RM; ++i) {
+        for (int j = 0; j < RN; ++j) acc[i][j] = load8(c + i * ldc + 8 * j);
+    }
+    for (int64_t kk = 0; kk < k; ++kk) {
+        F8 row[RN];
+        for (int j = 0; j < RN; ++j) row[j] = load8(b + kk * ldb + 8 * j);
+        for (int i = 0; i < RM; ++i) {
+            const F8 x = set8(a[i * lda + kk]);
+            for (int j = 0; j < RN; ++j) acc[i][j] = fma8(row[j], x, acc[i][j]);
+        }
+    }
+    for (int i = 0; i < RM; ++i) {
+        for (int j = 0; j < RN; ++j) store8(c + i * ldc + 8 * j, acc[i][j]);
+    }
+}
+
+// C[m x n] += A[m x k] B[k x n], n a multiple of 16.
+void gemm(float* c, int64_t ldc, const float* a, int64_t lda, const float* b, int64_t ldb, int64_t m, int64_t k,
+          int64_t n) {
+    for (int64_t j = 0; j < n; j += 16) {
+        int64_t i = 0;
+        for (; i + 6 <= m; i += 6) gemm_block<6, 2>(c + i * ldc + j, ldc, a + i * lda, lda, b + j, ldb, k);
+        for (; i + 2 <= m; i += 2) gemm_block<2, 2>(c + i * ldc + j, ldc, a + i * lda, lda, b + j, ldb, k);
+        for (; i < m; ++i) gemm_block<1, 2>(c + i * ldc + j, ldc, a + i * lda, lda, b + j, ldb, k);
+    }
+}
+
+// Keys of one tile as columns, values as rows, both in floats; positions past `count` are zero.
+void unpack_tile(const HeadCache& cache, int64_t start, int64_t count, float* k_columns, float* v_rows) {
+    const int64_t head = cache.head;
+    for (int64_t t = 0; t < kTile; ++t) {
+        const uint16_t* k = cache.k + (start + t) * head;
+        const uint16_t* v = cache.v + (start + t) * head;
+        for (int64_t d = 0; d < head; d += 8) {
+            alignas(32) float key[8];
+            store8(key, t < count ? load8_f16(k + d) : zero8());
+            store8(v_rows + t * head + d, t < count ? load8_f16(v + d) : zero8());
+            for (int i = 0; i < 8; ++i) k_columns[(d + i) * kTile + t] = key[i];
+        }
+    }
+}
+
+// Turns one row of scores into weights; `visible` of them count. Updates the row's maximum, sum and values.
+void soften_row(float* scores, int64_t visible, float scale, int64_t head, float& max, float& sum, float* values) {
+    F8 largest = set8(-INFINITY);
+    for (int64_t t = 0; t < kTile; t += 8) {
+        store8(scores + t, mul8(load8(scores + t), set8(scale)));
+        for (int64_t i = t; i < t + 8; ++i) {
+            if (i >= visible) scores[i] = -INFINITY;
+        }
+        largest = max8(largest, load8(scores + t));
+    }
+    const float tile_max = max_lane(largest);
+    const float new_max = fmaxf(max, tile_max);
+    if (new_max > max) {
+        const float rescale = expf(max - new_max);
+        for (int64_t d = 0; d < head; d += 8) store8(values + d, mul8(load8(values + d), set8(rescale)));
+        sum *= rescale;
+    }
+    max = new_max;
+    double total = 0.0;
+    for (int64_t t = 0; t < kTile; t += 8) {
+        const F8 weights = exp8(sub8(load8(scores + t), set8(new_max)));
+        store8(scores + t, weights);
+        total += static_cast<double>(sum_lanes(weights));
+    }
+    sum = static_cast<float>(static_cast<double>(sum) + total);
+}
+
+}  // namespace
+
+void attend_row(const HeadCache& cache, const float* q, float scale, int64_t first, int64_t last, Partial& out) {
+    switch (cache.head) {
+        case 32: return attend_row_t<4>(cache, q, scale, first, last, out);
+        case 64: return attend_row_t<8>(cache, q, scale, first, last, out);
+        case 96: return attend_row_t<12>(cache, q, scale, first, last, out);
+        case 128: return attend_row_t<16>(cache, q, scale, first, last, out);
+        default: return attend_row_t<32>(cache, q, scale, first, last, out);
+    }
+}
+
+void attend_tile(const HeadCache& cache, const float* q, float* y, int64_t ld, int64_t rows, int64_t position,
+                 float scale, float* scratch) {
+    const int64_t head = cache.head;
+    float* k_columns = scratch;
+    float* v_rows = k_columns + kTile * head;
+    float* values = v_rows + kTile * head;
+    float* scores = values + kTile * head;
+    float max[kTile];
+    float sum[kTile];
+    for (int64_t i = 0; i < rows; ++i) {
+        max[i] = -INFINITY;
+        sum[i] = 0.0f;
+    }
+    std::memset(values, 0, static_cast<size_t>(rows * head) * sizeof(float));
+    const int64_t end = position + rows;
+    for (int64_t start = 0; start < end; start += kTile) {
+        const int64_t count = end - start < kTile ? end - start : kTile;
+        unpack_tile(cache, start, count, k_columns, v_rows);
+        std::memset(scores, 0, static_cast<size_t>(rows * kTile) * sizeof(float));
+        gemm(scores, kTile, q, ld, k_columns, kTile, rows, head, kTile);
+        for (int64_t i = 0; i < rows; ++i) {
+            const int64_t visible = position + i + 1 - start;
+            float* row = scores + i * kTile;
+            if (visible > 0) {
+                soften_row(row, visible, scale, head, max[i], sum[i], values + i * head);
+            } else {
+                std::memset(row, 0, kTile * sizeof(float));
+            }
+        }
+        gemm(values, head, scores, kTile, v_rows, head, rows, kTile, head);
+    }
+    for (int64_t i = 0; i < rows; ++i) {
+        const F8 inverse = set8(1.0f / sum[i]);
+        for (int64_t d = 0; d < head; d += 8) store8(y + i * ld + d, mul8(load8(values + i * head + d), inverse));
+    }
+}
+
+}  // namespace bankml::BANKML_ISA

@@ -1,0 +1,316 @@
+// The one place where the compiled kernels meet Python. Each section binds one header; no work is done here.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "bpe.h"
+#include "graph.h"
+#include "sampler.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nb = nanobind;
+
+// --- bpe.h: byte-level BPE and pre-tokenizers -------------------------------------------------------------------
+
+namespace {
+
+// The UTF-8 of a str, kept by the str itself.
+std::string_view utf8_of(nb::handle text) {
+    Py_ssize_t size = 0;
+    const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+    if (data == nullptr) {
+        throw nb::python_error();
+    }
+    return {data, static_cast<size_t>(size)};
+}
+
+nb::list list_of(const std::vector<int32_t>& numbers) {
+    nb::list list = nb::steal<nb::list>(PyList_New(static_cast<Py_ssize_t>(numbers.size())));
+    for (size_t i = 0; i < numbers.size(); ++i) {
+        PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLong(numbers[i]));
+    }
+    return list;
+}
+
+void bind_bpe(nb::module_& m) {
+    using bankml::Bpe;
+    nb::class_<Bpe>(m, "Bpe")
+        .def("__init__",
+             [](Bpe* self, nb::list tokens, nb::list merges, const std::vector<std::string>& splitters,
+                bool ignore_merges) {
+                 std::vector<std::string> texts;
+                 texts.reserve(tokens.size());
+                 for (nb::handle token : tokens) {
+                     texts.emplace_back(utf8_of(token));
+                 }
+                 std::vector<std::string_view> pairs;
+                 pairs.reserve(merges.size());
+                 for (nb::handle merge : merges) {
+                     pairs.push_back(utf8_of(merge));
+                 }
+                 new (self) Bpe(std::move(texts), pairs, splitters, ignore_merges);
+             })
+        .def("set_attributes",
+             [](Bpe& self, nb::ndarray<const uint16_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> attributes) {
+                 self.set_attributes({attributes.data(), attributes.data() + attributes.size()});
+             })
+        .def("encode",
+             [](const Bpe& self, nb::str text, bool parse_special) {
+                 const std::string_view bytes = utf8_of(text);
+                 std::vector<int32_t> tokens;
+                 {
+                     nb::gil_scoped_release release;
+                     tokens = self.encode(bytes, parse_special);
+                 }
+                 return list_of(tokens);
+             })
+        .def("split",
+             [](const Bpe& self, nb::str text) {
+                 nb::list words;
+                 for (const std::string_view word : self.split(utf8_of(text))) {
+                     words.append(nb::str(word.data(), word.size()));
+                 }
+                 return words;
+             })
+        .def("piece",
+             [](const Bpe& self, int32_t token, bool special) {
+                 const std::string bytes = self.piece(token, special);
+                 return nb::bytes(bytes.data(), bytes.size());
+             })
+        .def("decode",
+             [](const Bpe& self, const std::vector<int32_t>& tokens, bool special) {
+                 std::string bytes;
+                 for (const int32_t token : tokens) {
+                     bytes += self.piece(token, special);
+                 }
+                 return nb::bytes(bytes.data(), bytes.size());
+             })
+        .def("find", [](const Bpe& self, nb::str text) { return self.find(utf8_of(text)); })
+        .def("in_map_order", [](const Bpe& self, nb::list texts) {
+            std::vector<std::string_view> views;
+            for (nb::handle text : texts) {
+                views.push_back(utf8_of(text));
+            }
+            return list_of(self.in_map_order(views));
+        });
+    m.def("char_classes", [] {
+        return nb::bytes(reinterpret_cast<const char*>(bankml::char_classes()), bankml::kCodePoints);
+    });
+}
+
+}  // namespace
+
+// --- sampler.h: the sampler chain -------------------------------------------------------------------------------
+
+namespace {
+
+using LogitsRow = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void bind_sampler(nb::module_ & m) {
+    using bankml::SamplerChain;
+    using bankml::SamplerParams;
+    nb::class_<SamplerParams>(m, "SamplerParams")
+        .def(nb::init<>())
+        .def_rw("seed", &SamplerParams::seed)
+        .def_rw("min_keep", &SamplerParams::min_keep)
+        .def_rw("top_k", &SamplerParams::top_k)
+        .def_rw("top_p", &SamplerParams::top_p)
+        .def_rw("min_p", &SamplerParams::min_p)
+        .def_rw("typical_p", &SamplerParams::typical_p)
+        .def_rw("top_n_sigma", &SamplerParams::top_n_sigma)
+        .def_rw("xtc_probability", &SamplerParams::xtc_probability)
+        .def_rw("xtc_threshold", &SamplerParams::xtc_threshold)
+        .def_rw("temperature", &SamplerParams::temperature)
+        .def_rw("dynatemp_range", &SamplerParams::dynatemp_range)
+        .def_rw("dynatemp_exponent", &SamplerParams::dynatemp_exponent)
+        .def_rw("repeat_last_n", &SamplerParams::repeat_last_n)
+        .def_rw("repeat_penalty", &SamplerParams::repeat_penalty)
+        .def_rw("frequency_penalty", &SamplerParams::frequency_penalty)
+        .def_rw("presence_penalty", &SamplerParams::presence_penalty)
+        .def_rw("dry_multiplier", &SamplerParams::dry_multiplier)
+        .def_rw("dry_base", &SamplerParams::dry_base)
+        .def_rw("dry_allowed_length", &SamplerParams::dry_allowed_length)
+        .def_rw("dry_penalty_last_n", &SamplerParams::dry_penalty_last_n);
+    nb::class_<SamplerChain>(m, "SamplerChain")
+        .def(nb::init<const SamplerParams &, int32_t, std::vector<std::pair<bankml::Token, float>>,
+                      const std::vector<bankml::Breaker> &, bool>(),
+             nb::arg("params"), nb::arg("n_vocab"), nb::arg("bias"), nb::arg("breakers"), nb::arg("keep_candidates"))
+        .def("accept", &SamplerChain::accept, nb::arg("token"))
+        .def(
+            "accept_many",
+            [](SamplerChain & chain, const std::vector<bankml::Token> & tokens) {
+                for (const bankml::Token token : tokens) {
+                    chain.accept(token);
+                }
+            },
+            nb::arg("tokens"))
+        .def(
+            "sample",
+            [](SamplerChain & chain, const LogitsRow & logits) {
+                if (logits.size() != static_cast<size_t>(chain.n_vocab())) {
+                    throw nb::value_error("one row of n_vocab logits is needed");
+                }
+                const nb::gil_scoped_release unlocked;
+                return chain.sample(logits.data());
+            },
+            nb::arg("logits"))
+        .def("candidates", [](const SamplerChain & chain) {
+            std::vector<std::tuple<bankml::Token, float, float>> out;
+            for (const auto & [id, logit, p] : chain.candidates()) {
+                out.emplace_back(id, logit, p);
+            }
+            return out;
+        });
+}
+
+}  // namespace
+
+// --- graph.h: the forward pass ---------------------------------------------------------------------------------
+
+namespace {
+
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using FloatRows = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Tokens = nb::ndarray<const int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+const bankml::Kernels * kernels_for(const std::string & isa) {
+    const bankml::Kernels * kernels = bankml::select_kernels(isa.c_str());
+    if (kernels == nullptr) throw nb::value_error("these kernels do not run on this processor");
+    return kernels;
+}
+
+size_t row_bytes(bankml::Type type, int64_t cols) {
+    const size_t n = static_cast<size_t>(cols);
+    switch (type) {
+        case bankml::Type::F32: return n * 4;
+        case bankml::Type::F16:
+        case bankml::Type::BF16: return n * 2;
+        case bankml::Type::Q4_1: return n / 32 * 20;
+        case bankml::Type::Q8_0: return n / 32 * 34;
+    }
+    throw nb::value_error("no kernel for this type");
+}
+
+void bind_graph(nb::module_ & m) {
+    using bankml::Graph;
+    using bankml::Matrix;
+    nb::class_<Matrix>(m, "Matrix")
+        .def(
+            "__init__",
+            [](Matrix * self, uint32_t type, const Bytes & data, int64_t rows, int64_t cols) {
+                const bankml::Type known = static_cast<bankml::Type>(type);
+                const size_t bytes = row_bytes(known, cols);
+                if (cols % bankml::kBlock != 0 || data.size() != bytes * static_cast<size_t>(rows)) {
+                    throw nb::value_error("the data does not have the size of this matrix");
+                }
+                new (self) Matrix{known, data.data(), rows, cols, bytes};
+            },
+            nb::arg("type"), nb::arg("data"), nb::arg("rows"), nb::arg("cols"), nb::keep_alive<1, 3>())
+        .def_ro("rows", &Matrix::rows)
+        .def_ro("cols", &Matrix::cols);
+    nb::class_<Graph>(m, "Graph")
+        .def(
+            "__init__",
+            [](Graph * self, const std::string & isa, int n_threads, int64_t n_rows, int64_t n_ctx, int64_t n_layer,
+               int64_t n_head_kv, int64_t head_size, int64_t n_rot, float freq_base, float freq_scale, bool neox,
+               std::vector<float> freq_factors) {
+                new (self) Graph(kernels_for(isa), n_threads, n_rows,
+                                 bankml::KvCache(n_layer, n_head_kv, head_size, n_ctx),
+                                 bankml::Rope{n_rot, freq_base, freq_scale, neox, std::move(freq_factors)});
+            },
+            nb::arg("isa"), nb::arg("n_threads"), nb::arg("n_rows"), nb::arg("n_ctx"), nb::arg("n_layer"),
+            nb::arg("n_head_kv"), nb::arg("head_size"), nb::arg("n_rot"), nb::arg("freq_base"), nb::arg("freq_scale"),
+            nb::arg("neox"), nb::arg("freq_factors"))
+        .def("buffer", &Graph::buffer, nb::arg("width"), nb::arg("single"))
+        .def("embed", &Graph::embed, nb::arg("table"), nb::arg("output"), nb::keep_alive<1, 2>())
+        .def(
+            "linear",
+            [](Graph & graph, int input, std::vector<Matrix> weights, std::vector<int> outputs,
+               const std::optional<Floats> & norm_weight, float norm_eps, int up, int residual, bool last_row) {
+                bankml::LinearSpec spec;
+                spec.input = input;
+                spec.weights = std::move(weights);
+                spec.outputs = std::move(outputs);
+                if (norm_weight) {
+                    spec.prologue = bankml::Prologue::RmsNorm;
+                    spec.norm_weight = norm_weight->data();
+                    spec.norm_eps = norm_eps;
+                } else if (up >= 0) {
+                    spec.prologue = bankml::Prologue::SwiGlu;
+                    spec.up = up;
+                }
+                spec.residual = residual;
+                spec.last_row = last_row;
+                graph.linear(spec);
+            },
+            nb::arg("input"), nb::arg("weights"), nb::arg("outputs"), nb::kw_only(),
+            nb::arg("norm_weight") = nb::none(), nb::arg("norm_eps") = 0.0f, nb::arg("up") = -1,
+            nb::arg("residual") = -1, nb::arg("last_row") = false, nb::keep_alive<1, 3>(), nb::keep_alive<1, 5>())
+        .def(
+            "attention",
+            [](Graph & graph, int layer, int q, int k, int v, int output, int64_t n_head, float scale) {
+                graph.attention({layer, q, k, v, output, n_head, scale});
+            },
+            nb::arg("layer"), nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("output"), nb::arg("n_head"),
+            nb::arg("scale"))
+        .def(
+            "evaluate",
+            [](Graph & graph, const Tokens & tokens, int64_t position, bool output) {
+                const nb::gil_scoped_release unlocked;
+                graph.evaluate({tokens.data(), static_cast<int64_t>(tokens.size()), position, output});
+            },
+            nb::arg("tokens"), nb::arg("position"), nb::arg("output"))
+        .def(
+            "row",
+            [](const Graph & graph, int buffer, int64_t i) {
+                return nb::ndarray<nb::numpy, const float, nb::ndim<1>>(
+                    graph.row(buffer, i), {static_cast<size_t>(graph.width(buffer))}, nb::handle());
+            },
+            nb::arg("buffer"), nb::arg("i"), nb::rv_policy::reference_internal);
+
+    // One operation at a time, for the tests that compare each with the reference.
+    m.def(
+        "multiply",
+        [](const std::string & isa, const Matrix & w, const FloatRows & x) {
+            const bankml::Kernels * kernels = kernels_for(isa);
+            const int64_t n = static_cast<int64_t>(x.shape(0));
+            if (static_cast<int64_t>(x.shape(1)) != w.cols) throw nb::value_error("rows of w.cols floats are needed");
+            const bankml::Activation kind = bankml::activation_of(w.type);
+            const int64_t rows = n == 1 ? 1 : bankml::kPanelRows;
+            const size_t bytes = bankml::panel_bytes(kind, rows, w.cols);
+            std::vector<uint8_t> panels(bytes * static_cast<size_t>((n + rows - 1) / rows));
+            for (int64_t i = 0; i < n; ++i) {
+                kernels->pack_row(kind, x.data() + i * w.cols, w.cols, i % rows, rows,
+                                  panels.data() + bytes * static_cast<size_t>(i / rows));
+            }
+            float * y = new float[static_cast<size_t>(n * w.rows)];
+            const nb::capsule owner(y, [](void * p) noexcept { delete[] static_cast<float *>(p); });
+            if (n == 1) {
+                kernels->matvec(w, panels.data(), y, nullptr, 0, w.rows);
+            } else {
+                std::vector<uint8_t> scratch(bankml::matmul_scratch_bytes(w.cols));
+                kernels->matmul(w, panels.data(), y, nullptr, w.rows, n, 0, w.rows, scratch.data());
+            }
+            return nb::ndarray<nb::numpy, float, nb::ndim<2>>(
+                y, {static_cast<size_t>(n), static_cast<size_t>(w.rows)}, owner);
+        },
+        nb::arg("isa"), nb::arg("w"), nb::arg("x"));
+    m.def("isa", [](const std::string & isa) { return kernels_for(isa)->name; }, nb::arg("isa") = "");
+}
+
+}  // namespace
+
+NB_MODULE(_kernels, m) {
+    m.doc() = "bankml's compiled kernels.";
+    bind_bpe(m);
+    bind_sampler(m);
+    bind_graph(m);
+}

@@ -1,0 +1,96 @@
+#include "graph.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "steps.h"
+
+namespace bankml {
+
+Graph::Graph(const Kernels* kernels, int n_threads, int64_t n_rows, KvCache cache, Rope rope)
+    : kernels_(kernels), pool_(n_threads), n_rows_(n_rows), cache_(std::move(cache)), rope_(std::move(rope)),
+      scratch_(static_cast<size_t>(n_threads)),
+      rope_table_(static_cast<size_t>(n_rows * rope_.n_rot) * sizeof(float)) {}
+
+Graph::~Graph() = default;
+
+int Graph::buffer(int64_t width, bool single) {
+    buffers_.push_back({width, single, Pages(static_cast<size_t>((single ? 1 : n_rows_) * width) * sizeof(float))});
+    return static_cast<int>(buffers_.size()) - 1;
+}
+
+void Graph::embed(const Matrix& table, int output) {
+    auto step = std::make_unique<Embed>();
+    step->table = table;
+    step->output = output;
+    steps_.push_back(std::move(step));
+}
+
+void Graph::linear(const LinearSpec& spec) {
+    const int64_t cols = spec.weights.at(0).cols;
+    if (cols > max_cols_) {
+        max_cols_ = cols;
+        for (Scratch& s : scratch_) {
+            s.row = Pages(static_cast<size_t>(cols) * sizeof(float));
+            s.panel = Pages(panel_bytes(Activation::F32, 1, cols));
+            s.unpacked = Pages(matmul_scratch_bytes(cols));
+        }
+    }
+    const int64_t rows = (n_rows_ + kPanelRows - 1) / kPanelRows * kPanelRows;
+    for (const Matrix& w : spec.weights) {
+        const Activation kind = activation_of(w.type);
+        Pages& panels = panels_[static_cast<size_t>(kind)];
+        panels = panels.size() >= panel_bytes(kind, rows, cols) ? std::move(panels)
+                                                                : Pages(panel_bytes(kind, rows, cols));
+    }
+    auto step = std::make_unique<Linear>();
+    step->spec = spec;
+    steps_.push_back(std::move(step));
+}
+
+void Graph::attention(const AttentionSpec& spec) {
+    if (spec.n_head > max_heads_) {
+        max_heads_ = spec.n_head;
+        for (Scratch& s : scratch_) {
+            s.attention = Pages(attend_scratch_floats(cache_.head()) * sizeof(float));
+            s.partials = Pages(static_cast<size_t>(spec.n_head * (2 + cache_.head())) * sizeof(float));
+        }
+    }
+    auto step = std::make_unique<Attention>();
+    step->spec = spec;
+    steps_.push_back(std::move(step));
+}
+
+// As ggml fills its table: theta is multiplied up from the position, one float rounding a pair.
+void Graph::fill_rope(const Batch& batch, int thread) {
+    const float theta_scale = powf(rope_.freq_base, -2.0f / static_cast<float>(rope_.n_rot));
+    for (int64_t i = thread; i < batch.n; i += pool_.size()) {
+        float* row = rope_table_.as<float>() + i * rope_.n_rot;
+        float theta = static_cast<float>(batch.position + i);
+        for (int64_t pair = 0; pair < rope_.n_rot / 2; ++pair) {
+            const float factor = rope_.freq_factors.empty() ? 1.0f : rope_.freq_factors[static_cast<size_t>(pair)];
+            const float angle = rope_.freq_scale * (theta / factor);
+            row[2 * pair] = cosf(angle);
+            row[2 * pair + 1] = sinf(angle);
+            theta *= theta_scale;
+        }
+    }
+}
+
+void Graph::evaluate(const Batch& batch) {
+    if (batch.n < 1 || batch.n > n_rows_ || batch.position < 0 || batch.position + batch.n > cache_.n_ctx()) {
+        throw std::out_of_range("the micro-batch does not fit the context");
+    }
+    for (auto& step : steps_) step->work.next.store(0, std::memory_order_relaxed);
+    pool_.run([&](int thread) {
+        fill_rope(batch, thread);
+        for (auto& step : steps_) {
+            if (!step->wanted(batch)) continue;
+            step->run(*this, batch, thread);
+            pool_.barrier();
+        }
+    });
+}
+
+}  // namespace bankml

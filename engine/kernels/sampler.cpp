@@ -1,0 +1,628 @@
+#include "sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <cfloat>
+#include <climits>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <stdexcept>
+
+namespace bankml {
+
+namespace {
+
+constexpr int N_BUCKETS = 128;
+constexpr float BUCKET_LOW = -10.0f;
+constexpr float BUCKET_HIGH = 10.0f;
+constexpr int SMALL_SORT = 128;        // up to here the reference sorts in one go, above it buckets first
+constexpr size_t TOP_P_SMALL = 1024;   // up to here top-p sorts all candidates at once
+constexpr size_t TOP_P_FIRST = 256;    // above it, it sorts this many first
+
+constexpr auto by_logit = [](const Candidate & a, const Candidate & b) { return a.logit > b.logit; };
+
+// The bucket of a logit. Out-of-range conversions give what x86's cvttss2si gives, as in the reference's binary.
+int bucket_of(float logit) {
+    constexpr float scale = N_BUCKETS / (BUCKET_HIGH - BUCKET_LOW);
+    constexpr float offset = -BUCKET_LOW * scale;
+    const float x = scale * logit + offset;
+    const int bucket = x >= -2147483648.0f && x < 2147483648.0f ? static_cast<int>(x) : INT_MIN;
+    return std::clamp(bucket, 0, N_BUCKETS - 1);
+}
+
+// Sixteen logits at a time, in GCC's and Clang's portable vectors: almost every block is passed over.
+constexpr int BLOCK = 16;
+using F4 = float __attribute__((vector_size(16)));
+using I4 = int32_t __attribute__((vector_size(16)));
+
+struct Block {
+    std::array<F4, 4> lanes;
+
+    explicit Block(const float * logits) { std::memcpy(lanes.data(), logits, sizeof(lanes)); }
+
+    bool any_above(float threshold) const {
+        const I4 above = (lanes[0] > threshold) | (lanes[1] > threshold) | (lanes[2] > threshold) | (lanes[3] > threshold);
+        return (above[0] | above[1] | above[2] | above[3]) != 0;
+    }
+
+    bool all_below(float threshold) const {
+        const I4 below = (lanes[0] < threshold) & (lanes[1] < threshold) & (lanes[2] < threshold) & (lanes[3] < threshold);
+        return (below[0] & below[1] & below[2] & below[3]) != 0;
+    }
+};
+
+// First index from `i` on whose logit is above `threshold`, or `n`.
+int next_above(const float * logits, int i, int n, float threshold) {
+    while (i + BLOCK <= n && !Block(logits + i).any_above(threshold)) {
+        i += BLOCK;
+    }
+    while (i < n && !(logits[i] > threshold)) {
+        ++i;
+    }
+    return i;
+}
+
+// The index of the largest logit if it is finite, no other equals it and none is NaN, else -1.
+int unique_max(const float * logits, int n) {
+    int best = 0;
+    bool alone = std::isfinite(logits[0]);
+    for (int i = 1; i < n; ++i) {
+        while (i + BLOCK <= n && Block(logits + i).all_below(logits[best])) {
+            i += BLOCK;
+        }
+        if (i == n || logits[i] < logits[best]) {
+            continue;
+        }
+        if (logits[i] > logits[best]) {
+            best = i;
+            alone = std::isfinite(logits[i]);
+        } else if (logits[i] == logits[best]) {
+            alone = false;
+        } else {
+            return -1;  // NaN
+        }
+    }
+    return alone ? best : -1;
+}
+
+void scale_by_temperature(Candidate * cur, size_t size, float temperature) {
+    if (size == 0) {
+        return;
+    }
+    if (temperature > 0.0f || std::isnan(temperature)) {
+        for (size_t i = 0; i < size; ++i) {
+            cur[i].logit /= temperature;
+        }
+        return;
+    }
+    // greedy: only the first of the largest logits stays
+    size_t top = 0;
+    for (size_t i = 1; i < size; ++i) {
+        if (cur[i].logit > cur[top].logit) {
+            cur[top].logit = -INFINITY;
+            top = i;
+        } else {
+            cur[i].logit = -INFINITY;
+        }
+    }
+}
+
+}  // namespace
+
+SamplerChain::SamplerChain(const SamplerParams & params, int32_t n_vocab, std::vector<std::pair<Token, float>> bias,
+                           const std::vector<Breaker> & breakers, bool keep_candidates)
+    : params_(params),
+      n_vocab_(n_vocab),
+      bias_(std::move(bias)),
+      keep_candidates_(keep_candidates),
+      draw_rng_(params.seed),
+      xtc_rng_(params.seed) {
+    for (const auto & [token, amount] : bias_) {
+        check(token);
+    }
+    for (const auto & [head, tail] : breakers) {
+        breakers_[head].push_back(tail);
+    }
+}
+
+void SamplerChain::check(Token token) const {
+    if (token < 0 || token >= n_vocab_) {
+        throw std::out_of_range("token outside the vocabulary");
+    }
+}
+
+bool SamplerChain::penalties_on() const {
+    return params_.repeat_last_n > 0 && !(params_.repeat_penalty == 1.0f && params_.frequency_penalty == 0.0f &&
+                                          params_.presence_penalty == 0.0f);
+}
+
+bool SamplerChain::dry_on() const {
+    return params_.dry_multiplier != 0.0f && params_.dry_base >= 1.0f && params_.dry_penalty_last_n > 0;
+}
+
+// Whether the chain can only end at the largest logit: no sampler before the temperature may drop it.
+bool SamplerChain::greedy() const {
+    return params_.temperature <= 0.0f && !(params_.dynatemp_range > 0.0f) && params_.typical_p >= 1.0f &&
+           (params_.xtc_probability <= 0.0f || params_.xtc_threshold > 0.5f);
+}
+
+void SamplerChain::accept(Token token) {
+    check(token);
+    if (!penalties_on() && !dry_on()) {
+        return;
+    }
+    if (penalties_on()) {
+        ++counts_[token];
+        const auto window = static_cast<size_t>(params_.repeat_last_n);
+        if (history_.size() >= window) {
+            const auto oldest = counts_.find(history_[history_.size() - window]);
+            if (--oldest->second == 0) {
+                counts_.erase(oldest);
+            }
+        }
+    }
+    history_.push_back(token);
+}
+
+Token SamplerChain::sample(const float * logits) {
+    const float * row = adjusted(logits);
+    if (greedy() && !keep_candidates_) {
+        // The generator is not advanced: no later draw of this chain depends on it either.
+        const int top = unique_max(row, n_vocab_);
+        if (top >= 0) {
+            return top;
+        }
+    }
+    top_k(row);
+    typical();
+    top_p();
+    min_p();
+    xtc();
+    temperature();
+    return draw();
+}
+
+std::vector<Candidate> SamplerChain::candidates() const {
+    std::vector<Candidate> out(cur_, cur_ + size_);
+    for (auto & candidate : out) {
+        candidate.p = static_cast<float>(candidate.p / p_sum_);
+    }
+    return out;
+}
+
+// The logits after bias, penalties, DRY and top-n-sigma: the caller's row itself when none of them is on.
+const float * SamplerChain::adjusted(const float * logits) {
+    const bool sigma = params_.top_n_sigma > 0.0f && n_vocab_ > 1;
+    if (bias_.empty() && !penalties_on() && !dry_on() && !sigma) {
+        return logits;
+    }
+    row_.assign(logits, logits + n_vocab_);
+    for (const auto & [token, amount] : bias_) {
+        row_[static_cast<size_t>(token)] += amount;
+    }
+    if (penalties_on()) {
+        penalize(row_.data());
+    }
+    if (dry_on()) {
+        apply_dry(row_.data());
+    }
+    if (sigma) {
+        top_n_sigma(row_.data());
+    }
+    return row_.data();
+}
+
+void SamplerChain::penalize(float * logits) const {
+    for (const auto & [token, count] : counts_) {
+        float & logit = logits[token];
+        if (logit <= 0) {
+            logit *= params_.repeat_penalty;
+        } else {
+            logit /= params_.repeat_penalty;
+        }
+        logit -= static_cast<float>(count) * params_.frequency_penalty + 1.0f * params_.presence_penalty;
+    }
+}
+
+// How long a repetition may count: up to the newest restart sequence (a sequence breaker) in the last `n` tokens.
+int SamplerChain::dry_repeat_limit(int n) const {
+    for (int i = 0; i < n; ++i) {
+        const auto found = breakers_.find(recent(i));
+        if (found == breakers_.end()) {
+            continue;
+        }
+        int longest = -1;
+        for (const auto & tail : found->second) {
+            const int length = static_cast<int>(tail.size());
+            if (length <= longest || length > i) {
+                continue;
+            }
+            bool match = true;
+            for (int offset = 0; match && offset < length; ++offset) {
+                match = tail[static_cast<size_t>(offset)] == recent(i - offset - 1);
+            }
+            if (match) {
+                longest = length;
+            }
+        }
+        if (longest >= 0) {
+            return i - longest;
+        }
+    }
+    return n;
+}
+
+// For each of the last `n` tokens, how many tokens up to it repeat the newest ones (Z-algorithm from the end). The
+// limit is applied before the counts are used again, which the reference does too: it changes some of them.
+void SamplerChain::dry_count_repeats(int n, int limit) {
+    dry_repeats_.assign(static_cast<size_t>(n), 0);
+    const auto repeats = [&](int back) -> int & { return dry_repeats_[static_cast<size_t>(n - 1 - back)]; };
+    int left = 0;
+    int right = 0;
+    for (int k = 1; k < n; ++k) {
+        if (k <= right && repeats(k - left) < right - k + 1) {
+            repeats(k) = std::min(repeats(k - left), limit);
+            continue;
+        }
+        const bool inside = k <= right;
+        int end = inside ? right + 1 : k;
+        while (end < n && recent(end - k) == recent(end)) {
+            ++end;
+        }
+        repeats(k) = std::min(end - k, limit);
+        if (inside || end > k) {
+            left = k;
+            right = end - 1;
+        }
+    }
+}
+
+void SamplerChain::apply_dry(float * logits) {
+    constexpr float LOG_OF_FLT_MAX = 88.7228391f;
+    const int allowed = params_.dry_allowed_length;
+    const int n = static_cast<int>(std::min(history_.size(), static_cast<size_t>(params_.dry_penalty_last_n)));
+    if (n <= allowed) {
+        return;
+    }
+    const int limit = dry_repeat_limit(n);
+    if (limit < allowed) {
+        return;
+    }
+    dry_count_repeats(n, limit);
+    dry_longest_.clear();
+    for (int i = 0; i < n - 1; ++i) {
+        const int length = dry_repeats_[static_cast<size_t>(i)];
+        if (length >= allowed) {
+            int & longest = dry_longest_.try_emplace(recent(n - 2 - i), length).first->second;
+            longest = std::max(longest, length);
+        }
+    }
+    int max_exponent = 0;
+    if (params_.dry_base > 1.000001f) {
+        max_exponent = static_cast<int>(LOG_OF_FLT_MAX / std::log(params_.dry_base));
+    }
+    for (const auto & [token, length] : dry_longest_) {
+        const auto found = breakers_.find(token);
+        if (found != breakers_.end() && std::any_of(found->second.begin(), found->second.end(),
+                                                    [](const auto & tail) { return tail.empty(); })) {
+            continue;
+        }
+        int exponent = length - allowed;
+        if (max_exponent > 0 && exponent > max_exponent) {
+            exponent = max_exponent;
+        }
+        const float penalty =
+            static_cast<float>(params_.dry_multiplier * std::pow(static_cast<double>(params_.dry_base), exponent));
+        logits[token] -= penalty;
+    }
+}
+
+void SamplerChain::top_n_sigma(float * logits) const {
+    float max = logits[0];
+    float sum = 0;
+    size_t n_valid = 0;
+    for (int i = 0; i < n_vocab_; ++i) {
+        if (logits[i] != -INFINITY) {
+            max = std::max(max, logits[i]);
+            sum += logits[i];
+            ++n_valid;
+        }
+    }
+    const float mean = n_valid > 0 ? sum / n_valid : 0;
+    float acc = 0;
+    for (int i = 0; i < n_vocab_; ++i) {
+        if (logits[i] != -INFINITY) {
+            const double deviation = logits[i] - mean;
+            acc = static_cast<float>(acc + deviation * deviation);
+        }
+    }
+    const float sigma = n_valid > 0 ? std::sqrt(acc / n_valid) : 0;
+    for (int i = 0; i < n_vocab_; ++i) {
+        if (logits[i] < max - (params_.top_n_sigma * sigma)) {
+            logits[i] = -INFINITY;
+        }
+    }
+}
+
+// Fills the candidates. Up to SMALL_SORT of them this is std::partial_sort over the whole vocabulary, done on the
+// best k alone with the heap steps libstdc++'s partial_sort consists of, so that ties fall the same way.
+void SamplerChain::top_k(const float * logits) {
+    const int k = std::min(params_.top_k, n_vocab_);
+    if (k > 0 && k <= SMALL_SORT) {
+        if (store_.size() < SMALL_SORT + 1) {
+            store_.resize(SMALL_SORT + 1);
+        }
+        cur_ = store_.data();
+        for (int i = 0; i < k; ++i) {
+            cur_[i] = {i, logits[i], 0.0f};
+        }
+        std::make_heap(cur_, cur_ + k, by_logit);
+        for (int i = k; (i = next_above(logits, i, n_vocab_, cur_[0].logit)) < n_vocab_; ++i) {
+            cur_[k] = {i, logits[i], 0.0f};
+            std::pop_heap(cur_, cur_ + k + 1, by_logit);
+        }
+        std::sort_heap(cur_, cur_ + k, by_logit);
+        size_ = static_cast<size_t>(k);
+        sorted_ = true;
+        return;
+    }
+    store_.resize(static_cast<size_t>(n_vocab_));
+    cur_ = store_.data();
+    for (int i = 0; i < n_vocab_; ++i) {
+        cur_[i] = {i, logits[i], 0.0f};
+    }
+    size_ = store_.size();
+    sorted_ = false;
+    if (k > 0) {
+        keep_best(k);
+    }
+}
+
+// Sorts the `n` best candidates into `out`: by bucket of the logit first, then within the buckets that matter.
+void SamplerChain::sort_best(int n, std::vector<Candidate> & out) {
+    std::array<int, N_BUCKETS> histogram{};
+    buckets_.resize(size_);
+    for (size_t i = 0; i < size_; ++i) {
+        const int bucket = bucket_of(cur_[i].logit);
+        buckets_[i] = bucket;
+        ++histogram[static_cast<size_t>(bucket)];
+    }
+    int n_in = 0;
+    int lowest = N_BUCKETS;
+    while (lowest > 0 && n_in < n) {
+        n_in += histogram[static_cast<size_t>(--lowest)];
+    }
+    out.resize(static_cast<size_t>(n_in));
+    std::array<Candidate *, N_BUCKETS> next{};
+    Candidate * start = out.data();
+    for (int bucket = N_BUCKETS - 1; bucket >= lowest; --bucket) {
+        next[static_cast<size_t>(bucket)] = start;
+        start += histogram[static_cast<size_t>(bucket)];
+    }
+    for (size_t i = 0; i < size_; ++i) {
+        if (buckets_[i] >= lowest) {
+            *next[static_cast<size_t>(buckets_[i])]++ = cur_[i];
+        }
+    }
+    start = out.data();
+    for (int bucket = N_BUCKETS - 1; bucket > lowest; --bucket) {
+        Candidate * const end = start + histogram[static_cast<size_t>(bucket)];
+        std::sort(start, end, by_logit);
+        start = end;
+    }
+    std::partial_sort(start, out.data() + n, out.data() + n_in, by_logit);
+}
+
+void SamplerChain::keep_best(int n) {
+    if (n <= SMALL_SORT) {
+        std::partial_sort(cur_, cur_ + n, cur_ + size_, by_logit);
+    } else {
+        sort_best(n, best_);
+        std::copy(best_.begin(), best_.begin() + n, cur_);
+    }
+    size_ = static_cast<size_t>(n);
+    sorted_ = true;
+}
+
+void SamplerChain::softmax(bool sort) {
+    if (sort && !sorted_) {
+        keep_best(static_cast<int>(size_));
+    }
+    float max = cur_[0].logit;
+    if (!sorted_) {
+        for (size_t i = 1; i < size_; ++i) {
+            max = std::max(max, cur_[i].logit);
+        }
+    }
+    float sum = 0.0f;
+    for (size_t i = 0; i < size_; ++i) {
+        cur_[i].p = expf(cur_[i].logit - max);
+        sum += cur_[i].p;
+    }
+    for (size_t i = 0; i < size_; ++i) {
+        cur_[i].p /= sum;
+    }
+}
+
+void SamplerChain::typical() {
+    if (params_.typical_p >= 1.0f) {
+        return;
+    }
+    softmax(true);
+    float entropy = 0.0f;
+    for (size_t i = 0; i < size_; ++i) {
+        entropy += -cur_[i].p * logf(cur_[i].p);
+    }
+    scores_.resize(size_);
+    for (size_t i = 0; i < size_; ++i) {
+        scores_[i] = fabsf(-logf(cur_[i].p) - entropy);
+    }
+    order_.resize(size_);
+    std::iota(order_.begin(), order_.end(), 0);
+    std::sort(order_.begin(), order_.end(), [this](size_t a, size_t b) { return scores_[a] < scores_[b]; });
+    const auto min_keep = static_cast<size_t>(params_.min_keep);
+    float sum = 0.0f;
+    size_t n = size_;
+    for (size_t i = 0; i < size_; ++i) {
+        sum += cur_[order_[i]].p;
+        if (sum > params_.typical_p && (min_keep == 0 || i >= min_keep - 1)) {
+            n = i + 1;
+            break;
+        }
+    }
+    best_.resize(n);
+    for (size_t i = 0; i < n; ++i) {
+        best_[i] = cur_[order_[i]];
+    }
+    std::copy(best_.begin(), best_.end(), cur_);
+    size_ = n;
+    sorted_ = false;
+}
+
+void SamplerChain::top_p() {
+    if (params_.top_p >= 1.0f) {
+        return;
+    }
+    softmax(false);
+    const auto min_keep = static_cast<size_t>(params_.min_keep);
+    const Candidate * ranked = cur_;
+    size_t n_ranked = size_;
+    if (!sorted_ && size_ > TOP_P_SMALL) {
+        n_ranked = TOP_P_FIRST;
+        sort_best(static_cast<int>(n_ranked), best_);
+        ranked = best_.data();
+    } else if (!sorted_) {
+        keep_best(static_cast<int>(size_));
+    }
+    float sum = 0.0f;
+    size_t n = size_;
+    for (size_t i = 0; i < size_; ++i) {
+        sum += ranked[i].p;
+        if (sum >= params_.top_p && i + 1 >= min_keep) {
+            n = i + 1;
+            break;
+        }
+        if (!sorted_ && i + 1 == n_ranked) {
+            n_ranked = size_;
+            sort_best(static_cast<int>(size_), best_);
+            ranked = best_.data();
+        }
+    }
+    if (!sorted_) {
+        std::copy(best_.begin(), best_.begin() + static_cast<ptrdiff_t>(n), cur_);
+        sorted_ = true;
+    }
+    size_ = n;
+}
+
+void SamplerChain::min_p() {
+    if (params_.min_p <= 0.0f || size_ == 0) {
+        return;
+    }
+    const auto min_keep = static_cast<size_t>(params_.min_keep);
+    if (!sorted_) {
+        float max = -FLT_MAX;
+        for (size_t i = 0; i < size_; ++i) {
+            max = std::max(max, cur_[i].logit);
+        }
+        const float lowest = max + logf(params_.min_p);
+        best_.clear();
+        for (size_t i = 0; i < size_; ++i) {
+            if (cur_[i].logit >= lowest) {
+                best_.push_back(cur_[i]);
+            }
+        }
+        if (!best_.empty() && best_.size() >= min_keep) {
+            std::copy(best_.begin(), best_.end(), cur_);
+            size_ = best_.size();
+            return;
+        }
+        keep_best(static_cast<int>(size_));
+    }
+    const float lowest = cur_[0].logit + logf(params_.min_p);
+    size_t n = 1;
+    while (n < size_ && !(cur_[n].logit < lowest && n >= min_keep)) {
+        ++n;
+    }
+    size_ = n;
+}
+
+void SamplerChain::xtc() {
+    if (params_.xtc_probability <= 0.0f || params_.xtc_threshold > 0.5f || size_ < 2) {
+        return;
+    }
+    std::uniform_real_distribution<float> uniform(0.0f, 1.0f);
+    if (uniform(xtc_rng_) > params_.xtc_probability) {
+        return;
+    }
+    softmax(true);
+    size_t last = 0;  // of the tokens above the threshold, the least likely one stays
+    for (size_t i = 0; i < size_ && cur_[i].p >= params_.xtc_threshold; ++i) {
+        last = i;
+    }
+    if (last > 0 && size_ - last >= static_cast<size_t>(params_.min_keep)) {
+        cur_ += last;
+        size_ -= last;
+    }
+}
+
+void SamplerChain::temperature() {
+    const float range = params_.dynatemp_range;
+    if (!(range > 0)) {
+        if (params_.temperature != 1.0f) {
+            scale_by_temperature(cur_, size_, params_.temperature);
+        }
+        return;
+    }
+    if (size_ <= 1) {
+        return;
+    }
+    const float lowest = std::max(0.0f, params_.temperature - range);
+    const float highest = params_.temperature + range;
+    const float max_entropy = -logf(1.0f / size_);
+    softmax(true);
+    float entropy = 0.0f;
+    for (size_t i = 0; i < size_; ++i) {
+        const float p = cur_[i].p;
+        if (p > 0.0f) {
+            entropy -= p * logf(p);
+        }
+    }
+    const float dynamic = lowest + (highest - lowest) * powf(entropy / max_entropy, params_.dynatemp_exponent);
+    scale_by_temperature(cur_, size_, dynamic);
+    // The reference recomputes the probabilities here; the draw overwrites them.
+}
+
+Token SamplerChain::draw() {
+    std::uniform_real_distribution<double> uniform(0.0f, 1.0f);
+    if (size_ == 1) {
+        uniform(draw_rng_);
+        cur_[0].p = 1.0f;
+        p_sum_ = 1.0;
+        return cur_[0].id;
+    }
+    float max = cur_[0].logit;
+    if (!sorted_) {
+        for (size_t i = 1; i < size_; ++i) {
+            max = std::max(max, cur_[i].logit);
+        }
+    }
+    double sum = 0.0;
+    for (size_t i = 0; i < size_; ++i) {
+        cur_[i].p = expf(cur_[i].logit - max);
+        sum += cur_[i].p;
+    }
+    p_sum_ = sum;
+    const double target = sum * uniform(draw_rng_);
+    double run = 0.0;
+    for (size_t i = 0; i < size_; ++i) {
+        run += cur_[i].p;
+        if (run >= target) {
+            return cur_[i].id;
+        }
+    }
+    return cur_[size_ - 1].id;
+}
+
+}  // namespace bankml

@@ -1,0 +1,238 @@
+#include "steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace bankml {
+namespace {
+
+constexpr int64_t kTileRows = 64;      // from so many query rows on, ggml's tiled attention
+constexpr int64_t kSplitCells = 512;   // from so many cells on, one query row is split over the threads
+constexpr int64_t kCellPadding = 256;  // ggml sees the cache in steps of so many cells
+constexpr int64_t kBatchChunk = 128;   // activation rows whose panels stay in the second-level cache
+constexpr int64_t kRowChunk = 32;      // weight rows taken at once in a product with many rows
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+}  // namespace
+
+void Graph::Embed::run(Graph& graph, const Batch& batch, int thread) {
+    for (int64_t i = thread; i < batch.n; i += graph.pool_.size()) {
+        graph.kernels_->dequantize_row(table.type, table.row(batch.tokens[i]), graph.at(output).row(i), table.cols);
+    }
+}
+
+// --- Linear -----------------------------------------------------------------------------------------------------
+
+const float* Graph::Linear::prepare(Graph& graph, int64_t i, float* scratch) const {
+    const float* x = graph.at(spec.input).row(i);
+    const int64_t cols = spec.weights[0].cols;
+    switch (spec.prologue) {
+        case Prologue::None: return x;
+        case Prologue::RmsNorm: graph.kernels_->rms_norm(x, spec.norm_weight, scratch, cols, spec.norm_eps); break;
+        case Prologue::SwiGlu: graph.kernels_->swiglu(x, graph.at(spec.up).row(i), scratch, cols); break;
+    }
+    return scratch;
+}
+
+// One row: every thread prepares it for itself, which costs less than waiting for one that does.
+void Graph::Linear::run_row(Graph& graph, int64_t i, int thread) {
+    Scratch& scratch = graph.scratch_[static_cast<size_t>(thread)];
+    const float* x = prepare(graph, i, scratch.row.as<float>());
+    uint8_t* panel = scratch.panel.as<uint8_t>();
+    int64_t total = 0;
+    for (const Matrix& w : spec.weights) total += w.rows;
+    const int64_t chunk = std::clamp<int64_t>(round_up(total / (graph.pool_.size() * 8), 8), 8, 256);
+
+    int packed = -1;
+    int64_t item = work.take();
+    int64_t passed = 0;  // items of the matrices before this one
+    for (size_t m = 0; m < spec.weights.size(); ++m) {
+        const Matrix& w = spec.weights[m];
+        const int64_t items = ceil_div(w.rows, chunk);
+        const Activation kind = activation_of(w.type);
+        for (; item < passed + items; item = work.take()) {
+            if (packed != static_cast<int>(kind)) {
+                graph.kernels_->pack_row(kind, x, w.cols, 0, 1, panel);
+                packed = static_cast<int>(kind);
+            }
+            const int64_t first = (item - passed) * chunk;
+            const float* residual = spec.residual >= 0 ? graph.at(spec.residual).row(i) : nullptr;
+            float* y = graph.at(spec.outputs[m]).row(i);
+            graph.kernels_->matvec(w, panel, y, residual, first, std::min(first + chunk, w.rows));
+        }
+        passed += items;
+    }
+}
+
+void Graph::Linear::run_rows(Graph& graph, int64_t n, int thread) {
+    Scratch& scratch = graph.scratch_[static_cast<size_t>(thread)];
+    const int64_t cols = spec.weights[0].cols;
+    bool kinds[4] = {};
+    for (const Matrix& w : spec.weights) kinds[static_cast<size_t>(activation_of(w.type))] = true;
+    for (int64_t i = thread; i < n; i += graph.pool_.size()) {
+        const float* x = prepare(graph, i, scratch.row.as<float>());
+        for (size_t kind = 0; kind < 4; ++kind) {
+            if (!kinds[kind]) continue;
+            const Activation activation = static_cast<Activation>(kind);
+            const int64_t panel = i / kPanelRows;
+            uint8_t* at = graph.panels_[kind].as<uint8_t>() +
+                          static_cast<size_t>(panel) * panel_bytes(activation, kPanelRows, cols);
+            graph.kernels_->pack_row(activation, x, cols, i % kPanelRows, kPanelRows, at);
+        }
+    }
+    graph.pool_.barrier();
+
+    const int64_t chunks = ceil_div(n, kBatchChunk);
+    int64_t item = work.take();
+    int64_t passed = 0;
+    for (int64_t c = 0; c < chunks; ++c) {
+        const int64_t first_row = c * kBatchChunk;
+        const int64_t rows = std::min(kBatchChunk, n - first_row);
+        for (size_t m = 0; m < spec.weights.size(); ++m) {
+            const Matrix& w = spec.weights[m];
+            const Activation kind = activation_of(w.type);
+            const uint8_t* panels = graph.panels_[static_cast<size_t>(kind)].as<uint8_t>() +
+                                    static_cast<size_t>(first_row / kPanelRows) * panel_bytes(kind, kPanelRows, cols);
+            const int64_t items = ceil_div(w.rows, kRowChunk);
+            for (; item < passed + items; item = work.take()) {
+                const int64_t first = (item - passed) * kRowChunk;
+                float* y = graph.at(spec.outputs[m]).row(first_row);
+                const float* residual = spec.residual >= 0 ? graph.at(spec.residual).row(first_row) : nullptr;
+                graph.kernels_->matmul(w, panels, y, residual, w.rows, rows, first,
+                                       std::min(first + kRowChunk, w.rows), scratch.unpacked.as<uint8_t>());
+            }
+            passed += items;
+        }
+    }
+}
+
+void Graph::Linear::run(Graph& graph, const Batch& batch, int thread) {
+    if (spec.last_row || batch.n == 1) {
+        run_row(graph, batch.n - 1, thread);
+    } else {
+        run_rows(graph, batch.n, thread);
+    }
+}
+
+// --- Attention --------------------------------------------------------------------------------------------------
+
+HeadCache Graph::Attention::cache_of(Graph& graph, int64_t head) const {
+    KvCache& cache = graph.cache_;
+    const int64_t kv = head / (spec.n_head / cache.n_head_kv());
+    return {cache.k(spec.layer, kv), cache.v(spec.layer, kv), cache.head()};
+}
+
+// Rotates the new queries and keys, and writes the new keys and values into the cache.
+void Graph::Attention::store(Graph& graph, const Batch& batch, int thread) {
+    KvCache& cache = graph.cache_;
+    const int64_t size = cache.head();
+    const int64_t heads = spec.n_head + 2 * cache.n_head_kv();
+    for (int64_t item = thread; item < batch.n * heads; item += graph.pool_.size()) {
+        const int64_t i = item / heads;
+        const int64_t position = batch.position + i;
+        int64_t head = item % heads;
+        if (head < spec.n_head) {
+            graph.kernels_->rotate(graph.at(spec.q).row(i) + head * size, graph.rope_row(i), graph.rope_.n_rot,
+                                   graph.rope_.neox);
+            continue;
+        }
+        head -= spec.n_head;
+        if (head < cache.n_head_kv()) {
+            float* k = graph.at(spec.k).row(i) + head * size;
+            graph.kernels_->rotate(k, graph.rope_row(i), graph.rope_.n_rot, graph.rope_.neox);
+            graph.kernels_->store_f16(k, cache.k(spec.layer, head) + position * size, size);
+            continue;
+        }
+        head -= cache.n_head_kv();
+        const float* v = graph.at(spec.v).row(i) + head * size;
+        graph.kernels_->store_f16(v, cache.v(spec.layer, head) + position * size, size);
+    }
+}
+
+void Graph::Attention::run_row(Graph& graph, int64_t head, int64_t i, int64_t position) {
+    const int64_t size = graph.cache_.head();
+    float* y = graph.at(spec.output).row(i) + head * size;
+    Partial out{0.0f, 0.0f, y};
+    const float* q = graph.at(spec.q).row(i) + head * size;
+    graph.kernels_->attend_row(cache_of(graph, head), q, spec.scale, 0, position + 1, out);
+    const float inverse = 1.0f / out.sum;
+    for (int64_t d = 0; d < size; ++d) y[d] *= inverse;
+}
+
+// One row over a long context: each thread takes a stretch of the cells, then the stretches are merged in order. The
+// stretches, and so the bits, depend on the number of threads, as ggml's do.
+void Graph::Attention::run_split(Graph& graph, int64_t position, int thread) {
+    const int64_t size = graph.cache_.head();
+    const int64_t n_threads = graph.pool_.size();
+    const int64_t cells = std::min(round_up(position + 1, kCellPadding), graph.cache_.n_ctx());
+    const int64_t stretch = ceil_div(cells, n_threads);
+    const auto partial_of = [&](int64_t t, int64_t head) {
+        return graph.scratch_[static_cast<size_t>(t)].partials.as<float>() + head * (2 + size);
+    };
+    const int64_t first = thread * stretch;
+    const int64_t last = std::min(std::min(first + stretch, cells), position + 1);
+    for (int64_t head = 0; head < spec.n_head; ++head) {
+        float* partial = partial_of(thread, head);
+        Partial out{-INFINITY, 0.0f, partial + 2};
+        const float* q = graph.at(spec.q).row(0) + head * size;
+        if (first < last) graph.kernels_->attend_row(cache_of(graph, head), q, spec.scale, first, last, out);
+        partial[0] = out.max;
+        partial[1] = out.sum;
+    }
+    graph.pool_.barrier();
+
+    for (int64_t head = thread; head < spec.n_head; head += n_threads) {
+        float* y = graph.at(spec.output).row(0) + head * size;
+        std::memset(y, 0, static_cast<size_t>(size) * sizeof(float));
+        float max = -INFINITY;
+        float sum = 0.0f;
+        for (int64_t t = 0; t < n_threads; ++t) {
+            const float* partial = partial_of(t, head);
+            if (partial[1] == 0.0f) continue;
+            const float new_max = fmaxf(max, partial[0]);
+            const float keep = expf(max - new_max);
+            const float add = expf(partial[0] - new_max);
+            for (int64_t d = 0; d < size; ++d) y[d] = std::fma(y[d], keep, partial[2 + d] * add);
+            sum = std::fma(sum, keep, partial[1] * add);
+            max = new_max;
+        }
+        const float inverse = 1.0f / sum;
+        for (int64_t d = 0; d < size; ++d) y[d] *= inverse;
+    }
+}
+
+void Graph::Attention::run_tiles(Graph& graph, const Batch& batch, int thread) {
+    const int64_t size = graph.cache_.head();
+    const int64_t ld = graph.width(spec.q);
+    const int64_t tiles = ceil_div(batch.n, kTileRows);
+    float* scratch = graph.scratch_[static_cast<size_t>(thread)].attention.as<float>();
+    for (int64_t item = work.take(); item < tiles * spec.n_head; item = work.take()) {
+        const int64_t head = item % spec.n_head;
+        const int64_t i = (tiles - 1 - item / spec.n_head) * kTileRows;  // the longest rows first
+        const int64_t rows = std::min(kTileRows, batch.n - i);
+        graph.kernels_->attend_tile(cache_of(graph, head), graph.at(spec.q).row(i) + head * size,
+                                    graph.at(spec.output).row(i) + head * size, ld, rows, batch.position + i,
+                                    spec.scale, scratch);
+    }
+}
+
+void Graph::Attention::run(Graph& graph, const Batch& batch, int thread) {
+    store(graph, batch, thread);
+    graph.pool_.barrier();
+    const int64_t cells = std::min(round_up(batch.position + batch.n, kCellPadding), graph.cache_.n_ctx());
+    if (batch.n == 1 && cells >= kSplitCells) {
+        run_split(graph, batch.position, thread);
+    } else if (batch.n >= kTileRows) {
+        run_tiles(graph, batch, thread);
+    } else {
+        for (int64_t item = work.take(); item < batch.n * spec.n_head; item = work.take()) {
+            const int64_t i = item / spec.n_head;
+            run_row(graph, item % spec.n_head, i, batch.position + i);
+        }
+    }
+}
+
+}  // namespace bankml

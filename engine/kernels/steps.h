@@ -1,0 +1,41 @@
+// The steps of a graph.
+#pragma once
+
+#include "graph.h"
+
+namespace bankml {
+
+struct Graph::Embed final : Graph::Step {
+    Matrix table;
+    int output;
+
+    void run(Graph& graph, const Batch& batch, int thread) override;
+};
+
+struct Graph::Linear final : Graph::Step {
+    LinearSpec spec;
+
+    void run(Graph& graph, const Batch& batch, int thread) override;
+    bool wanted(const Batch& batch) const override { return batch.output || !spec.last_row; }
+
+  private:
+    // Input row i after the prologue; in `scratch` unless there is none.
+    const float* prepare(Graph& graph, int64_t i, float* scratch) const;
+    void run_row(Graph& graph, int64_t i, int thread);
+    void run_rows(Graph& graph, int64_t n, int thread);
+};
+
+struct Graph::Attention final : Graph::Step {
+    AttentionSpec spec;
+
+    void run(Graph& graph, const Batch& batch, int thread) override;
+
+  private:
+    void store(Graph& graph, const Batch& batch, int thread);
+    void run_row(Graph& graph, int64_t head, int64_t i, int64_t position);
+    void run_split(Graph& graph, int64_t position, int thread);
+    void run_tiles(Graph& graph, const Batch& batch, int thread);
+    HeadCache cache_of(Graph& graph, int64_t head) const;
+};
+
+}  // namespace bankml

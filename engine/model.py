@@ -1,0 +1,158 @@
+"""One loaded model: its file, tokenizer, chat template, and the graph that evaluates it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.architectures import llama
+from engine.chat_template import ChatTemplate
+from engine.errors import InvalidRequest, UnplayableModel
+from engine.gguf import GGUFFile
+from engine.graph import Forward, build, plan
+from engine.hparams import Header
+from engine.kernels import Graph
+from engine.tokenizer import Tokenizer
+from engine.weights import Weights
+
+CACHE_TYPES: Final = ("f16",)
+HEAD_SIZES: Final = (32, 64, 96, 128, 256)
+_CELLS: Final = 256  # llama.cpp rounds a context up to so many cells
+
+_ARCHITECTURES: Final[Mapping[str, tuple[Callable[[Header], llama.LlamaConfig], Callable[..., Forward]]]] = (
+    MappingProxyType({llama.NAME: (llama.LlamaConfig.from_header, llama.forward)})
+)
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """How a model is loaded. All but `isa` decide bits, as they do in llama-server.
+
+    Attributes:
+        n_ctx: tokens of context; 0 for what the model was trained for. Rounded up to 256.
+        n_batch: tokens of a prompt handed to the engine at once.
+        n_ubatch: tokens evaluated at once.
+        n_threads: threads that compute.
+        cache_type_k, cache_type_v: the KV cache's types; only "f16".
+        isa: "avx2", "portable", or "" for the fastest that runs here; the bits are the same.
+    """
+
+    n_ctx: int = 0
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    n_threads: int = field(default_factory=_processors)
+    cache_type_k: str = "f16"
+    cache_type_v: str = "f16"
+    isa: str = ""
+
+
+class Model:
+    """A model ready to answer. Not thread-safe: one caller evaluates at a time."""
+
+    def __init__(self, file: GGUFFile, options: ModelOptions) -> None:
+        architecture = file.metadata.get("general.architecture")
+        if architecture not in _ARCHITECTURES:
+            raise UnplayableModel(f"general.architecture is {architecture!r}, which is not played")
+        read_config, write_forward = _ARCHITECTURES[architecture]
+        config = read_config(Header(file.metadata, architecture))
+        _check(config, options)
+        self._file = file
+        self.path: Path = file.path
+        self.metadata: Mapping[str, Any] = file.metadata
+        self.architecture: str = architecture
+        self.tokenizer = Tokenizer.from_gguf(file.metadata)
+        if self.tokenizer.n_vocab != config.n_vocab:
+            raise UnplayableModel(f"the vocabulary has {self.tokenizer.n_vocab} tokens, the model {config.n_vocab}")
+        self.template: ChatTemplate | None = ChatTemplate.from_gguf(file.metadata, self.tokenizer)
+        self.n_ctx_train = config.n_ctx_train
+        self.n_ctx = -(-(options.n_ctx or config.n_ctx_train) // _CELLS) * _CELLS
+        self.options = options
+        self.n_vocab = config.n_vocab
+        self.n_embd = config.n_embd
+        self.n_layer = config.n_layer
+        self.n_params = sum(int(np.prod(t.shape)) for t in file.tensors.values())
+        self.size = sum(t.nbytes for t in file.tensors.values())
+        self._graph = Graph(
+            options.isa,
+            options.n_threads,
+            min(options.n_ubatch, options.n_batch, self.n_ctx),
+            self.n_ctx,
+            config.n_layer,
+            config.n_head_kv,
+            config.head_size,
+            config.n_rot,
+            config.rope_freq_base,
+            config.rope_freq_scale,
+            config.rope_neox,
+            _rope_factors(file, config.n_rot),
+        )
+        self._logits = build(self._graph, plan(write_forward(config, Weights(file))))
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], options: ModelOptions | None = None) -> Model:
+        """Maps a GGUF file and prepares its graph; no weight is copied.
+
+        Raises:
+            InvalidModelFile: not a whole GGUF v3 file.
+            UnplayableModel: a tensor, key or option that is not played; the text names it.
+            OSError: the file cannot be read.
+        """
+        file = GGUFFile.open(path)
+        try:
+            return cls(file, options or ModelOptions())
+        except BaseException:
+            file.close()
+            raise
+
+    @property
+    def logits(self) -> npt.NDArray[np.float32]:
+        """The last row's logits, (n_vocab,); a view that the next `evaluate` overwrites."""
+        return self._graph.row(self._logits, 0)
+
+    def evaluate(self, tokens: Sequence[int], position: int, *, output: bool) -> None:
+        """Computes one micro-batch: at most `n_ubatch` tokens, the first at `position`.
+
+        What the cache held from `position` on is overwritten. The GIL is released meanwhile.
+
+        Raises:
+            InvalidRequest: a token is not in the vocabulary.
+        """
+        batch = np.asarray(tokens, dtype=np.int32)
+        if batch.size and not (0 <= int(batch.min()) and int(batch.max()) < self.n_vocab):
+            raise InvalidRequest("a token is not in the vocabulary")
+        self._graph.evaluate(batch, position, output)
+
+    def close(self) -> None:
+        """Frees the cache and the map."""
+        del self._graph
+        self._file.close()
+
+
+def _check(config: llama.LlamaConfig, options: ModelOptions) -> None:
+    if config.head_size not in HEAD_SIZES:
+        raise UnplayableModel(f"attention heads have {config.head_size} dimensions, which is not played")
+    if config.n_head % config.n_head_kv:
+        raise UnplayableModel(f"{config.n_head} heads do not share {config.n_head_kv} key/value heads evenly")
+    if config.n_rot > config.head_size or config.n_rot % 2:
+        raise UnplayableModel(f"{config.n_rot} rotary dimensions do not fit a head of {config.head_size}")
+    for name in ("cache_type_k", "cache_type_v"):
+        if getattr(options, name) not in CACHE_TYPES:
+            raise UnplayableModel(f"the KV cache type {getattr(options, name)!r} is not played")
+
+
+def _rope_factors(file: GGUFFile, n_rot: int) -> list[float]:
+    """Divisors of the rotary angles (Llama 3's long context), a pair each; empty when the file has none."""
+    if "rope_freqs.weight" not in file.tensors:
+        return []
+    return [float(x) for x in Weights(file).vector("rope_freqs.weight", n_rot // 2)]

@@ -1,0 +1,441 @@
+"""Sampling parameters as llama-server b11192 resolves them, and its default sampler chain.
+
+The chain itself is compiled (`engine/kernels/sampler.cpp`). Here are the names, the defaults, the limits and the
+refusals of `server-schema.cpp` and `common_sampler_init`. What is not reproduced yet (mirostat, another sampler order,
+grammars, token probabilities) is refused with the reason, never ignored.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from ctypes import c_float
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.errors import InvalidRequest
+from engine.kernels import _kernels
+
+INT32_MAX = 2**31 - 1
+FLOAT32_MAX = (2 - 2**-23) * 2.0**127
+RANDOM_SEED = 0xFFFFFFFF  # llama.cpp's LLAMA_DEFAULT_SEED: a seed is drawn
+DEFAULT_SAMPLERS = (
+    "penalties",
+    "dry",
+    "top_n_sigma",
+    "top_k",
+    "typ_p",
+    "top_p",
+    "min_p",
+    "xtc",
+    "temperature",
+)
+_ALL_SAMPLERS = (*DEFAULT_SAMPLERS, "infill", "adaptive_p")
+_SAMPLER_CHARS = dict(zip("edskypmxtia", _ALL_SAMPLERS, strict=True))
+_SAMPLER_ALIASES = {
+    "nucleus": "top_p",
+    "temp": "temperature",
+    "typ": "typ_p",
+    **{name: name for name in _ALL_SAMPLERS},
+    **{name.replace("_", "-"): name for name in _ALL_SAMPLERS},
+    **{name.replace("_", ""): name for name in _ALL_SAMPLERS},
+}
+_BREAKER_BYTES = 40  # the reference cuts longer sequence breakers
+_BREAKER_TAIL = 20  # and the tokens that continue one
+
+
+def f32(value: float) -> float:
+    """`value` rounded to a 32-bit float, as the reference stores it; infinite when it is out of range."""
+    return c_float(value).value
+
+
+class Vocabulary(Protocol):
+    """What sampling needs of a tokenizer; `engine.tokenizer.Tokenizer` is one."""
+
+    @property
+    def n_vocab(self) -> int: ...
+    @property
+    def eog(self) -> frozenset[int]: ...
+    def is_eog(self, token: int, /) -> bool: ...
+    def piece(self, token: int, /, *, special: bool = False) -> bytes: ...
+    def detokenize(self, tokens: Sequence[int], /, *, special: bool = True) -> bytes: ...
+    def encode(self, text: str, /, *, add_special: bool = True, parse_special: bool = True) -> list[int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """One request's sampling, by llama-server's field names and with its defaults.
+
+    Attributes:
+        seed: 32 bits; `RANDOM_SEED` (-1 in a request) draws one.
+        logit_bias: (token, bias) in the order they are added; the end tokens of `ignore_eos` are among them.
+        suppress_tokens: tokens the model file never wants sampled.
+        samplers: the order of the chain; only `DEFAULT_SAMPLERS` is played.
+        mirostat, mirostat_tau, mirostat_eta, adaptive_target, adaptive_decay, n_probs: carried for
+            `generation_settings`; mirostat and n_probs above 0 are refused.
+
+    The rest is documented in llama-server's README; floats hold 32-bit values.
+    """
+
+    seed: int = RANDOM_SEED
+    temperature: float = f32(0.8)
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    top_k: int = 40
+    top_p: float = f32(0.95)
+    min_p: float = f32(0.05)
+    top_n_sigma: float = -1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = f32(0.1)
+    typical_p: float = 1.0
+    repeat_last_n: int = 64
+    repeat_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 64
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = f32(0.1)
+    adaptive_target: float = -1.0
+    adaptive_decay: float = f32(0.9)
+    ignore_eos: bool = False
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    suppress_tokens: tuple[int, ...] = ()
+    n_probs: int = 0
+    min_keep: int = 0
+    samplers: tuple[str, ...] = DEFAULT_SAMPLERS
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, Any]) -> SamplingParams:
+        """The defaults a model file asks for with its `general.sampling.*` keys, as llama.cpp reads them.
+
+        llama.cpp prints the value and reads the number at its start, so a value of another type still counts.
+        """
+        found: dict[str, Any] = {}
+        for field, (key, kind) in _METADATA_KEYS.items():
+            if f"general.sampling.{key}" in metadata:
+                text = _printed(metadata[f"general.sampling.{key}"])
+                match = re.match(r"\s*[+-]?\d+" if kind is int else r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text)
+                if match:
+                    number = match[0]
+                    found[field] = int(number) if kind is int else f32(float(number))
+        sequence = metadata.get("general.sampling.sequence")
+        if isinstance(sequence, str) and sequence:
+            found["samplers"] = sampler_names(sequence.split(";"))
+        suppressed = metadata.get("tokenizer.ggml.suppress_tokens")
+        if suppressed is not None:
+            n_vocab = len(metadata.get("tokenizer.ggml.tokens", ()))
+            found["suppress_tokens"] = tuple(int(token) for token in suppressed if 0 <= token < n_vocab)
+        return cls(**found)
+
+    @classmethod
+    def from_request(
+        cls, fields: Mapping[str, Any], defaults: SamplingParams, vocabulary: Vocabulary
+    ) -> SamplingParams:
+        """Resolves a request's fields over the model's defaults, in llama-server's order.
+
+        Args:
+            fields: by llama-server's names, numbers and booleans already typed; None counts as absent, and what is
+                not about sampling is left alone. `logit_bias` and `samplers` are taken in all their JSON forms.
+            defaults: the model's.
+            vocabulary: reads the text in `logit_bias` and knows the end tokens for `ignore_eos`.
+
+        Raises:
+            InvalidRequest: a value out of a hard limit or one the sampler refuses, with llama-server's message; or
+                something not reproduced, with the reason.
+        """
+        found: dict[str, Any] = {}
+        for name, limits in _LIMITS.items():
+            if fields.get(name) is not None:
+                found[name] = limits.apply(name, fields[name])
+        if fields.get("seed") is not None:
+            found["seed"] = int(fields["seed"]) % 2**32
+        if found.get("dry_base", 1.0) < 1.0:
+            found["dry_base"] = defaults.dry_base
+        if fields.get("backend_sampling"):
+            raise InvalidRequest("backend_sampling is not supported: tokens are sampled on the CPU")
+        if fields.get("dry_sequence_breakers") is not None:
+            found["dry_sequence_breakers"] = tuple(fields["dry_sequence_breakers"])
+            if not found["dry_sequence_breakers"]:
+                raise InvalidRequest(_NO_BREAKERS)
+        if fields.get("json_schema") is not None or fields.get("grammar"):
+            raise InvalidRequest("answers cannot be constrained yet: grammar and json_schema are not supported")
+        bias = list(defaults.logit_bias)
+        if fields.get("logit_bias") is not None:
+            bias = _logit_bias(fields["logit_bias"], vocabulary)
+        if fields.get("ignore_eos") is not None:
+            found["ignore_eos"] = bool(fields["ignore_eos"])
+            if found["ignore_eos"]:
+                bias += [(token, -math.inf) for token in sorted(vocabulary.eog)]
+        found["logit_bias"] = tuple(bias)
+        if fields.get("samplers") is not None:
+            found["samplers"] = _samplers(fields["samplers"], defaults.samplers)
+        params = replace(defaults, **found)
+        params.check()
+        return params
+
+    def check(self) -> None:
+        """Raises InvalidRequest for what llama-server's sampler refuses and for what is not reproduced."""
+        reason = "Failed to initialize samplers: "
+        inverse = f32(1.0 / self.repeat_penalty) if self.repeat_penalty > 0.0 else math.inf
+        if not math.isfinite(self.repeat_penalty) or not math.isfinite(inverse):
+            raise InvalidRequest(reason + "penalty_repeat must be finite and greater than 0")
+        if not math.isfinite(self.frequency_penalty):
+            raise InvalidRequest(reason + "penalty_freq must be finite")
+        if not math.isfinite(self.presence_penalty):
+            raise InvalidRequest(reason + "penalty_present must be finite")
+        if self.mirostat != 0:
+            raise InvalidRequest("mirostat is not supported yet; leave it at 0")
+        if self.samplers != DEFAULT_SAMPLERS:
+            raise InvalidRequest(
+                f"only the default order of samplers is supported ({', '.join(DEFAULT_SAMPLERS)}), "
+                f"not {', '.join(self.samplers) or 'none'}"
+            )
+        if self.n_probs > 0:
+            raise InvalidRequest("token probabilities (n_probs, logprobs) are not supported yet")
+
+
+_METADATA_KEYS: Mapping[str, tuple[str, type]] = {
+    "top_k": ("top_k", int),
+    "top_p": ("top_p", float),
+    "min_p": ("min_p", float),
+    "xtc_probability": ("xtc_probability", float),
+    "xtc_threshold": ("xtc_threshold", float),
+    "temperature": ("temp", float),
+    "repeat_last_n": ("penalty_last_n", int),
+    "repeat_penalty": ("penalty_repeat", float),
+    "mirostat": ("mirostat", int),
+    "mirostat_tau": ("mirostat_tau", float),
+    "mirostat_eta": ("mirostat_eta", float),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What a number may be: clamped to [low, high], or refused outside of it when `hard`."""
+
+    kind: type
+    low: float = -FLOAT32_MAX
+    high: float = FLOAT32_MAX
+    hard: bool = False
+
+    def apply(self, name: str, value: float) -> float:
+        number: float = f32(value) if self.kind is float else int(value)
+        if self.hard and not self.low <= number <= self.high:
+            low, high, got = (f"{x:f}" if self.kind is float else f"{x}" for x in (self.low, self.high, number))
+            raise InvalidRequest(f"Field '{name}': Value must be between {low} <= value <= {high}, but got {got}")
+        return max(self.low, min(self.high, number))
+
+
+_ANY = _Limits(float)
+_SHARE = _Limits(float, 0.0, 1.0)
+_COUNT = _Limits(int, 0, INT32_MAX, hard=True)
+_LIMITS: Mapping[str, _Limits] = {
+    "top_k": _Limits(int, 0, INT32_MAX),
+    "top_p": _SHARE,
+    "min_p": _SHARE,
+    "top_n_sigma": _ANY,
+    "xtc_probability": _SHARE,
+    "xtc_threshold": _SHARE,
+    "typical_p": _ANY,
+    "temperature": _Limits(float, 0.0, math.inf),
+    "dynatemp_range": _ANY,
+    "dynatemp_exponent": _ANY,
+    "repeat_last_n": _COUNT,
+    "repeat_penalty": _ANY,
+    "frequency_penalty": _ANY,
+    "presence_penalty": _ANY,
+    "dry_multiplier": _ANY,
+    "dry_base": _Limits(float, -math.inf, math.inf),
+    "dry_allowed_length": _COUNT,
+    "dry_penalty_last_n": _COUNT,
+    "mirostat": _Limits(int, 0, 2),
+    "mirostat_tau": _ANY,
+    "mirostat_eta": _ANY,
+    "adaptive_target": _Limits(float, -FLOAT32_MAX, 1.0),
+    "adaptive_decay": _Limits(float, 0.0, f32(0.99), hard=True),
+    "n_probs": _Limits(int, -INT32_MAX - 1, INT32_MAX),
+    "min_keep": _COUNT,
+}
+_NO_BREAKERS = "Field 'dry_sequence_breakers': Error: dry_sequence_breakers must be a non-empty array of strings"
+
+
+class Sampler:
+    """The sampler chain of one answer.
+
+    Args:
+        params: the resolved parameters.
+        vocabulary: gives the vocabulary's size and, for DRY, its text.
+        keep_candidates: keep what each draw chose from, for `candidates()`.
+
+    Raises:
+        InvalidRequest: parameters that are refused.
+    """
+
+    def __init__(self, params: SamplingParams, vocabulary: Vocabulary, *, keep_candidates: bool = False) -> None:
+        params.check()
+        #: The seed really used: the request's, or the one drawn.
+        self.seed = secrets.randbelow(RANDOM_SEED) if params.seed == RANDOM_SEED else params.seed
+        native = _kernels.SamplerParams()
+        for name in _NATIVE_FIELDS:
+            setattr(native, name, getattr(params, name))
+        native.seed = self.seed
+        bias = [*params.logit_bias, *((token, -math.inf) for token in params.suppress_tokens)]
+        breakers: list[tuple[int, list[int]]] = []
+        if params.dry_multiplier != 0.0 and params.dry_base >= 1.0 and params.dry_penalty_last_n > 0:
+            breakers = dry_breakers(vocabulary, params.dry_sequence_breakers)
+        self._chain = _kernels.SamplerChain(native, vocabulary.n_vocab, bias, breakers, keep_candidates)
+        self.accept = self._chain.accept
+        self._sample = self._chain.sample
+
+    def accept_many(self, tokens: Sequence[int]) -> None:
+        """Counts the prompt's tokens towards the penalties and DRY, as llama-server does before the first draw."""
+        self._chain.accept_many(tokens)
+
+    def sample(self, logits: NDArray[np.float32]) -> int:
+        """Draws a token from float32 logits of shape (n_vocab,). It is not accepted: call `accept` with it."""
+        token: int = self._sample(logits)
+        return token
+
+    def candidates(self) -> list[tuple[int, float, float]]:
+        """(token, logit, probability) of what the last draw chose from, in the chain's order."""
+        found: list[tuple[int, float, float]] = self._chain.candidates()
+        return found
+
+
+_NATIVE_FIELDS = (
+    "min_keep",
+    "top_k",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "top_n_sigma",
+    "xtc_probability",
+    "xtc_threshold",
+    "temperature",
+    "dynatemp_range",
+    "dynatemp_exponent",
+    "repeat_last_n",
+    "repeat_penalty",
+    "frequency_penalty",
+    "presence_penalty",
+    "dry_multiplier",
+    "dry_base",
+    "dry_allowed_length",
+    "dry_penalty_last_n",
+)
+
+
+def sampler_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Sampler names in any spelling llama-server takes, as it shows them; unknown ones are dropped, as it does."""
+    lowered = (name.lower() for name in names)
+    return tuple(_SAMPLER_ALIASES[name] for name in lowered if name in _SAMPLER_ALIASES)
+
+
+def _samplers(value: Any, default: tuple[str, ...]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(_SAMPLER_CHARS[char] for char in value if char in _SAMPLER_CHARS)
+    if isinstance(value, Sequence):
+        return sampler_names(value)
+    return default  # llama-server takes no notice of another type
+
+
+def _logit_bias(value: Any, vocabulary: Vocabulary) -> list[tuple[int, float]]:
+    """(token, bias) pairs from llama-server's two forms; what it cannot read it skips."""
+    found: list[tuple[int, float]] = []
+    if isinstance(value, list):
+        for pair in value:
+            if isinstance(pair, list) and len(pair) == 2 and (bias := _bias(pair[1])) is not None:
+                found += [(token, bias) for token in _bias_tokens(pair[0], vocabulary)]
+    elif isinstance(value, dict):
+        for key, amount in value.items():
+            if (bias := _bias(amount)) is not None:
+                found += [(token, bias) for token in _bias_tokens(_as_number(key), vocabulary)]
+    return found
+
+
+def _bias(value: Any) -> float | None:
+    if value is False:
+        return -math.inf
+    return f32(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _bias_tokens(key: Any, vocabulary: Vocabulary) -> list[int]:
+    if isinstance(key, str):
+        return vocabulary.encode(key, add_special=False, parse_special=False)
+    if isinstance(key, int) and not isinstance(key, bool):
+        token = key % 2**32  # the reference keeps 32 bits
+        return [token] if token < vocabulary.n_vocab else []
+    return []
+
+
+def _as_number(key: str) -> int | str:
+    """An object's key as C's strtol reads it: a number only when nothing follows it (an empty key is 0)."""
+    if not key:
+        return 0
+    return max(-(2**63), min(2**63 - 1, int(key))) if re.fullmatch(r"[ \t\n\v\f\r]*[+-]?[0-9]+", key) else key
+
+
+def _printed(value: Any) -> str:
+    """A metadata value as llama.cpp prints it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float | np.floating):
+        return f"{value:f}"
+    return str(value)
+
+
+_breakers_of: weakref.WeakKeyDictionary[Vocabulary, dict[tuple[str, ...], list[tuple[int, list[int]]]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def dry_breakers(vocabulary: Vocabulary, words: tuple[str, ...]) -> list[tuple[int, list[int]]]:
+    """DRY's restart sequences: (head token, tokens that must follow), kept for the vocabulary once computed.
+
+    A token that contains a breaker is a restart by itself. One that ends in the first part of a breaker is one when
+    the tokens of the rest follow. As llama.cpp's `get_overlapping_token_sequences`.
+    """
+    kept = _breakers_of.setdefault(vocabulary, {})
+    if words not in kept:
+        pieces = [vocabulary.detokenize((token,), special=True) for token in range(vocabulary.n_vocab)]
+        kept[words] = [
+            sequence
+            for word in words
+            if word
+            for sequence in _restarts(vocabulary, pieces, word.encode()[:_BREAKER_BYTES])
+        ]
+    return kept[words]
+
+
+def _restarts(vocabulary: Vocabulary, pieces: list[bytes], word: bytes) -> list[tuple[int, list[int]]]:
+    found: list[tuple[int, list[int]]] = []
+    parts = [word[:length] for length in range(1, len(word))]
+    tails: dict[int, list[int]] = {}
+    for token, piece in enumerate(pieces):
+        if word in piece:
+            found.append((token, []))
+            continue
+        for part in parts:
+            if piece.endswith(part):
+                if len(part) not in tails:
+                    rest = _lossy(word[len(part) :])
+                    ids = vocabulary.encode(rest, add_special=False, parse_special=False)
+                    tails[len(part)] = ids[:_BREAKER_TAIL]
+                found.append((token, tails[len(part)]))
+    return found
+
+
+def _lossy(data: bytes) -> str:
+    """UTF-8 as llama.cpp's tokenizer reads it: each byte that is not part of a character becomes U+FFFD."""
+    return re.sub("[\udc80-\udcff]", "\ufffd", data.decode("utf-8", "surrogateescape"))
