@@ -12,7 +12,7 @@ import jinja2
 
 from engine.errors import InvalidModelFile, InvalidRequest, UnplayableModel
 from engine.jinja_environment import TemplateEnvironment, prepare_source
-from engine.template_capabilities import Capabilities, probe
+from engine.template_capabilities import Capabilities, probe, thinks
 from engine.tokenizer import Tokenizer
 
 Message = dict[str, Any]
@@ -87,7 +87,12 @@ class ChatTemplate:
     @cached_property
     def capabilities(self) -> Capabilities:
         """What the template makes use of, found by rendering it on a few conversations."""
-        return probe(self._template)
+        return probe(self._template, _ENVIRONMENT.variables_of(self.source))
+
+    @cached_property
+    def thinks(self) -> bool:
+        """Whether the template knows answers with reasoning; `enable_thinking` is then true unless said otherwise."""
+        return "<|START_THINKING|>" in self.source or thinks(self._template)
 
     def render(
         self,
@@ -104,7 +109,7 @@ class ChatTemplate:
             messages: as `normalize_messages` takes them.
             add_generation_prompt: end in the opening of the assistant's message.
             tools: tools in OpenAI's form, if any.
-            **variables: more variables for the template; `enable_thinking` is true unless given.
+            **variables: more variables for the template; `enable_thinking` is `thinks` unless given.
 
         Raises:
             InvalidRequest: a message is malformed, or the template refuses the conversation.
@@ -117,7 +122,8 @@ class ChatTemplate:
         context: dict[str, Any] = {
             "messages": self._adapt(normalize_messages(messages)),
             **self._tokens,
-            "enable_thinking": True,
+            "enable_thinking": self.thinks,
+            "preserve_reasoning": True,
             **({"tools": tools} if tools else {}),
             "datetime": now.strftime("%b %d %Y"),
             "date_string": now.strftime("%d %b %Y"),

@@ -8,7 +8,7 @@ accepted into the sampler, then each sampled token is judged before it is evalua
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -137,8 +137,9 @@ class Final:
     """How an answer ended.
 
     Attributes:
-        stop_type: llama-server's; "none" only for an empty prompt, which samples nothing.
-        stopping_word: the stop string found, or "". llama-server adds timings to the partial event of that step.
+        stop_type: llama-server's; "none" only for an empty prompt, which samples nothing. When it is "word",
+            llama-server adds timings to the partial event of the step.
+        stopping_word: the stop string found, or "" (which an empty stop string is too).
         truncated: the context is full.
         tokens: every sampled token, the end token included.
         tokens_cached: tokens in the KV cache now.
@@ -200,7 +201,7 @@ def generate(
     n_past: int,
     cancelled: Callable[[], bool] = never,
     on_prompt: Callable[[int, int], None] | None = None,
-) -> Iterator[Step]:
+) -> Generator[Step, None, None]:
     """Evaluates a prompt and samples from it until something ends the answer.
 
     Args:
@@ -214,8 +215,8 @@ def generate(
             batch of `n_batch` tokens, when llama-server sends prompt progress.
 
     Returns:
-        An iterator of steps; the last one alone has `final`. An empty prompt gives one step without a token and
-        leaves `tokens` alone.
+        A generator of steps; the last one alone has `final`. Closed early, it stops where it is. An empty prompt gives
+        one step without a token and leaves `tokens` alone.
 
     Raises:
         ContextOverflow: at once, when the prompt has as many tokens as the context or more.
@@ -227,13 +228,16 @@ def generate(
         raise InvalidRequest("Prompt contains invalid tokens")
     sampler = Sampler(request.sampling, model.tokenizer)
     if not prompt:
-        final = Final("none", tokens_cached=len(tokens), seed=sampler.seed)
-        return iter([Step("", None, False, 0, Timings(), final)])
+        return _nothing(Final("none", tokens_cached=len(tokens), seed=sampler.seed))
     if len(prompt) >= model.n_ctx:
         raise ContextOverflow(len(prompt), model.n_ctx)
     if not 0 <= n_past < len(prompt) or n_past > len(tokens):
         raise ValueError(f"n_past is {n_past} with {len(prompt)} prompt tokens and {len(tokens)} cached ones")
     return _run(model, request, prompt, sampler, tokens, n_past, cancelled, on_prompt)
+
+
+def _nothing(final: Final) -> Generator[Step, None, None]:
+    yield Step("", None, False, 0, Timings(), final)
 
 
 def _run(
@@ -245,7 +249,7 @@ def _run(
     n_past: int,
     cancelled: Callable[[], bool],
     on_prompt: Callable[[int, int], None] | None,
-) -> Iterator[Step]:
+) -> Generator[Step, None, None]:
     started = _clock()
     del tokens[n_past:]
     for n_done in _evaluate_prompt(model, prompt, tokens, cancelled):

@@ -6,7 +6,8 @@ templates really do, this follows llama-server, for its prompt decides its token
 - nothing is printed for none, undefined and mappings; the items of a list are printed one after the other;
 - `+` and `~` with a text take none and undefined for the empty text, and numbers for their digits;
 - an attribute of something undefined is undefined;
-- `default` replaces none too; texts are stripped of ASCII white space only and change case in ASCII only;
+- `default` replaces none too; filters that choose give lists; `safe` does nothing;
+- texts are stripped of ASCII white space only, and change case in ASCII only;
 - `tojson` writes floats with six digits, keeps non-ASCII as it is and escapes nothing for HTML;
 - white space between the first character of the template and a block goes, and that character with it.
 """
@@ -17,15 +18,18 @@ import re
 import string
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import wraps
 from typing import Any, Final, NoReturn
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from engine.template_capabilities import is_string
 
 _SPACES: Final = " \t\n\v\f\r"
 _UPPER: Final = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
@@ -97,10 +101,14 @@ def _json(value: Any, level: int, indent: int | None, item: str, key: str) -> st
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, Mapping):
-        parts = [_json(str(k), 0, indent, item, key) + key + _json(v, level + 1, indent, item, key) for k, v in value.items()]
+        parts = [
+            f"{_json(str(k), 0, None, item, key)}{key}{_json(v, level + 1, indent, item, key)}"
+            for k, v in value.items()
+        ]
         return _bracketed("{}", parts, level, indent, item)
     if isinstance(value, list | tuple):
-        return _bracketed("[]", [_json(v, level + 1, indent, item, key) for v in value], level, indent, item)
+        values = list.__iter__(value) if isinstance(value, list) else iter(value)  # unseen by a traced list
+        return _bracketed("[]", [_json(v, level + 1, indent, item, key) for v in values], level, indent, item)
     return "null"
 
 
@@ -146,9 +154,23 @@ _TEXT_METHODS: Final[Mapping[str, Callable[..., Any]]] = {
 }
 
 
+# Jinja2 hands the local variables along with calls.
+_SCOPES: Final = ("_loop_vars", "_block_vars")
+
+
 def _text_filter(name: str) -> Callable[..., Any]:
     method = _TEXT_METHODS[name]
     return lambda value, *args, **kwargs: method(text_of(value), *args, **kwargs)
+
+
+def _listed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that gives a list where Jinja2's gives a generator, which is always true and has no length."""
+
+    @wraps(function)
+    def listed(*args: Any, **kwargs: Any) -> list[Any]:
+        return list(function(*args, **kwargs))
+
+    return listed
 
 
 def _is_sequence(value: Any) -> bool:
@@ -194,11 +216,19 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         self.globals |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now, "tojson": to_json}
         self.filters |= {"tojson": to_json, "default": _default, "d": _default, "trim": _text_filter("strip")}
         self.filters |= {name: _text_filter(name) for name in ("upper", "lower", "title", "capitalize")}
+        self.filters |= {name: _listed(self.filters[name]) for name in ("map", "select", "reject")}
+        self.filters |= {name: _listed(self.filters[name]) for name in ("selectattr", "rejectattr")}
+        self.filters["safe"] = text_of
         self.tests |= {
+            "string": is_string,
             "iterable": _is_sequence,
             "sequence": _is_sequence,
             "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
         }
+
+    def variables_of(self, source: str) -> frozenset[str]:
+        """The variables that a source reads from outside."""
+        return frozenset(meta.find_undeclared_variables(self.parse(source)))
 
     def from_source(self, source: str) -> jinja2.Template:
         """Compile a prepared source.
@@ -207,6 +237,10 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             jinja2.TemplateSyntaxError: it is no template.
         """
         return self.from_string(re.sub(r"\A(?s:.)[^\S\n]*(?=\{[%#])", "", source))
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """Lists may grow: what a template reaches was made for this one rendering."""
+        return (isinstance(obj, list) and attr in ("append", "pop")) or super().is_safe_attribute(obj, attr, value)
 
     def concatenate(self, parts: Sequence[Any]) -> str:
         """What `~` makes of its operands."""
@@ -222,5 +256,6 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         """A call in a template; methods of texts are those of llama-server."""
         owner, name = getattr(obj, "__self__", None), getattr(obj, "__name__", "")
         if isinstance(owner, str) and name in _TEXT_METHODS:
-            return _TEXT_METHODS[name](owner, *args, **kwargs)
+            own = {key: value for key, value in kwargs.items() if key not in _SCOPES}
+            return _TEXT_METHODS[name](owner, *args, **own)
         return super().call(context, obj, *args, **kwargs)

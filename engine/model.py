@@ -62,7 +62,7 @@ class Model:
 
     def __init__(self, file: GGUFFile, options: ModelOptions) -> None:
         architecture = file.metadata.get("general.architecture")
-        if architecture not in _ARCHITECTURES:
+        if not isinstance(architecture, str) or architecture not in _ARCHITECTURES:
             raise UnplayableModel(f"general.architecture is {architecture!r}, which is not played")
         read_config, write_forward = _ARCHITECTURES[architecture]
         config = read_config(Header(file.metadata, architecture))
@@ -129,7 +129,7 @@ class Model:
             InvalidRequest: a token is not in the vocabulary.
         """
         batch = np.asarray(tokens, dtype=np.int32)
-        if batch.size and not (0 <= int(batch.min()) and int(batch.max()) < self.n_vocab):
+        if batch.size and (int(batch.min()) < 0 or int(batch.max()) >= self.n_vocab):
             raise InvalidRequest("a token is not in the vocabulary")
         self._graph.evaluate(batch, position, output)
 

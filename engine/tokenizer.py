@@ -404,12 +404,13 @@ class _Roles:
         if not isinstance(name, str) or not re.search("phi-?3", name.lower()):
             return
         kinds = Attribute.CONTROL | Attribute.USER_DEFINED | Attribute.UNKNOWN
-        self.attributes[(self.attributes & kinds) != 0] |= Attribute.RSTRIP
+        strip = np.uint16(Attribute.RSTRIP)
+        self.attributes[(self.attributes & np.uint16(kinds)) != 0] |= strip
         found = self._ids(("</s>", "<unk>", "<s>", "<|endoftext|>"))
         if len(found) < 4:
             raise UnplayableModel("a model named Phi-3 lacks one of the tokens </s>, <unk>, <s>, <|endoftext|>")
-        self.attributes[found.pop("</s>")] |= Attribute.RSTRIP
-        self.attributes[list(found.values())] &= ~np.uint16(Attribute.RSTRIP)
+        self.attributes[found.pop("</s>")] |= strip
+        self.attributes[list(found.values())] &= ~strip
 
 
 def _texts(metadata: Mapping[str, Any], key: str) -> list[str]:

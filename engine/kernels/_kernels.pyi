@@ -60,3 +60,56 @@ class SamplerChain:
     def accept_many(self, tokens: Sequence[int]) -> None: ...
     def sample(self, logits: NDArray[np.float32]) -> int: ...
     def candidates(self) -> list[tuple[int, float, float]]: ...
+
+# --- graph.h: the forward pass ----------------------------------------------------------------------------------
+
+class Matrix:
+    """A weight matrix as it lies in the file: `type` is GGUF's number, `data` rows * bytes-a-row bytes."""
+
+    def __init__(self, type: int, data: NDArray[np.uint8], rows: int, cols: int) -> None: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def cols(self) -> int: ...
+
+class Graph:
+    """Steps over row buffers; see graph.h for each argument."""
+
+    def __init__(
+        self,
+        isa: str,
+        n_threads: int,
+        n_rows: int,
+        n_ctx: int,
+        n_layer: int,
+        n_head_kv: int,
+        head_size: int,
+        n_rot: int,
+        freq_base: float,
+        freq_scale: float,
+        neox: bool,
+        freq_factors: list[float],
+    ) -> None: ...
+    def buffer(self, width: int, single: bool) -> int: ...
+    def embed(self, table: Matrix, output: int) -> None: ...
+    def linear(
+        self,
+        input: int,
+        weights: list[Matrix],
+        outputs: list[int],
+        *,
+        norm_weight: NDArray[np.float32] | None = None,
+        norm_eps: float = 0.0,
+        up: int = -1,
+        residual: int = -1,
+        last_row: bool = False,
+    ) -> None: ...
+    def attention(self, layer: int, q: int, k: int, v: int, output: int, n_head: int, scale: float) -> None: ...
+    def evaluate(self, tokens: NDArray[np.int32], position: int, output: bool) -> None: ...
+    def row(self, buffer: int, i: int) -> NDArray[np.float32]: ...
+
+def multiply(isa: str, w: Matrix, x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """x W^T for x of (n, w.cols): (n, w.rows)."""
+
+def isa(isa: str = "") -> str:
+    """The name of the kernels that run here, or of those asked for; ValueError if they do not."""

@@ -22,6 +22,7 @@ struct Q41 {
     static constexpr bool has_min = true;
     static B32 quants(const uint8_t* block) { return load_nibbles(block + 4); }
     static F8 dot(B32 w, B32 x) { return dot_u8_s8(w, x); }
+    static void gather(const uint8_t* p, size_t stride, F8& d, F8& m) { gather_f16x2(p, stride, d, m); }
 };
 
 struct Q80 {
@@ -29,6 +30,7 @@ struct Q80 {
     static constexpr bool has_min = false;
     static B32 quants(const uint8_t* block) { return load32(block + 2); }
     static F8 dot(B32 w, B32 x) { return dot_s8_s8(abs32(w), w, x); }
+    static void gather(const uint8_t* p, size_t stride, F8& d, F8&) { d = gather_f16(p, stride); }
 };
 
 void pack_q8(const float* x, int64_t cols, int64_t row, int64_t rows, uint8_t* panel) {
@@ -46,46 +48,56 @@ void pack_q8(const float* x, int64_t cols, int64_t row, int64_t rows, uint8_t* p
     }
 }
 
-// Eight consecutive weight rows and one activation row.
-template <class W, int Rows>
-void dot_rows(const uint8_t* w, size_t row_bytes, const uint8_t* panel, int64_t blocks, float* out) {
-    F8 acc[Rows];
+// One activation row by eight weight rows.
+template <class W>
+void dot_8_rows(const uint8_t* w, size_t row_bytes, const uint8_t* panel, int64_t blocks, float out[8]) {
+    F8 acc[8];
     for (F8& a : acc) a = zero8();
     F8 mins = zero8();
-    uint16_t halves[2][8] = {};
     alignas(32) float scale[8];
-    const size_t ahead = row_bytes * Rows;
+    const size_t ahead = row_bytes * 8;
     for (int64_t b = 0; b < blocks; ++b, w += W::bytes, panel += 40) {
-        prefetch(w + ahead);
+        // The next eight rows, as they lie in memory: this loop reads eight streams, which no prefetcher follows well.
+        for (size_t at = 0; at < 8 * W::bytes; at += 64) prefetch(w + ahead + b * 7 * static_cast<int64_t>(W::bytes) + at);
         float d, s;
         std::memcpy(&d, panel, sizeof d);
         std::memcpy(&s, panel + 4, sizeof s);
-        for (int r = 0; r < Rows; ++r) {
-            halves[0][r] = half_at(w + r * row_bytes);
-            if constexpr (W::has_min) halves[1][r] = half_at(w + r * row_bytes + 2);
-        }
-        store8(scale, mul8(load8_f16(halves[0]), set8(d)));
-        if constexpr (W::has_min) mins = fma8(load8_f16(halves[1]), set8(s), mins);
+        F8 scales, minima;
+        W::gather(w, row_bytes, scales, minima);
+        store8(scale, mul8(scales, set8(d)));
+        if constexpr (W::has_min) mins = fma8(minima, set8(s), mins);
         const B32 x = load32(panel + 8);
-        for (int r = 0; r < Rows; ++r) {
-            acc[r] = fma8(set8(scale[r]), W::dot(W::quants(w + r * row_bytes), x), acc[r]);
-        }
+        for (int r = 0; r < 8; ++r) acc[r] = fma8(set8(scale[r]), W::dot(W::quants(w + r * row_bytes), x), acc[r]);
     }
-    alignas(32) float min_sum[8];
-    store8(min_sum, mins);
-    for (int r = 0; r < Rows; ++r) out[r] = sum_lanes(acc[r]) + (W::has_min ? min_sum[r] : 0.0f);
+    sum_lanes4(acc, out);
+    sum_lanes4(acc + 4, out + 4);
+    if constexpr (W::has_min) store8(out, add8(load8(out), mins));
+}
+
+template <class W>
+float dot_row(const uint8_t* w, const uint8_t* panel, int64_t blocks) {
+    F8 acc = zero8();
+    float mins = 0.0f;
+    for (int64_t b = 0; b < blocks; ++b, w += W::bytes, panel += 40) {
+        float d, s;
+        std::memcpy(&d, panel, sizeof d);
+        std::memcpy(&s, panel + 4, sizeof s);
+        acc = fma8(set8(f16_to_f32(half_at(w)) * d), W::dot(W::quants(w), load32(panel + 8)), acc);
+        if constexpr (W::has_min) mins = std::fma(f16_to_f32(half_at(w + 2)), s, mins);
+    }
+    return W::has_min ? sum_lanes(acc) + mins : sum_lanes(acc);
 }
 
 template <class W>
 void matvec_q(const Matrix& w, const uint8_t* panel, float* y, const float* residual, int64_t first, int64_t last) {
     const int64_t blocks = w.cols / kBlock;
-    float out[8];
+    alignas(32) float out[8];
     for (int64_t r = first; r < last; r += 8) {
         const int64_t rows = last - r < 8 ? last - r : 8;
         if (rows == 8) {
-            dot_rows<W, 8>(w.row(r), w.row_bytes, panel, blocks, out);
+            dot_8_rows<W>(w.row(r), w.row_bytes, panel, blocks, out);
         } else {
-            for (int64_t i = 0; i < rows; ++i) dot_rows<W, 1>(w.row(r + i), w.row_bytes, panel, blocks, out + i);
+            for (int64_t i = 0; i < rows; ++i) out[i] = dot_row<W>(w.row(r + i), panel, blocks);
         }
         for (int64_t i = 0; i < rows; ++i) y[r + i] = residual ? out[i] + residual[r + i] : out[i];
     }

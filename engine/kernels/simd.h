@@ -113,6 +113,30 @@ inline float sum_lanes_hadd(F8 v) {
     return _mm_cvtss_f32(_mm_hadd_ps(u, u));
 }
 
+// The half at p, p + stride, ... of eight rows.
+inline F8 gather_f16(const uint8_t* p, size_t stride) {
+    const auto at = [=](size_t i) {
+        int16_t h;
+        std::memcpy(&h, p + i * stride, sizeof h);
+        return h;
+    };
+    return _mm256_cvtph_ps(_mm_setr_epi16(at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)));
+}
+
+// The two halves at p, p + stride, ... of eight rows.
+inline void gather_f16x2(const uint8_t* p, size_t stride, F8& first, F8& second) {
+    const auto at = [=](size_t i) {
+        int32_t pair;
+        std::memcpy(&pair, p + i * stride, sizeof pair);
+        return pair;
+    };
+    const __m128i apart = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    const __m128i low = _mm_shuffle_epi8(_mm_setr_epi32(at(0), at(1), at(2), at(3)), apart);
+    const __m128i high = _mm_shuffle_epi8(_mm_setr_epi32(at(4), at(5), at(6), at(7)), apart);
+    first = _mm256_cvtph_ps(_mm_unpacklo_epi64(low, high));
+    second = _mm256_cvtph_ps(_mm_unpackhi_epi64(low, high));
+}
+
 inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
 // e^x in float, ggml's polynomial: at most 1.45 ulp off, infinite above 88.38, zero below -103.97.
@@ -234,6 +258,17 @@ inline void sum_lanes4(const F8 a[4], float out[4]) {
 inline float sum_lanes_hadd(F8 a) {
     const float* v = a.v;
     return ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7]));
+}
+inline F8 gather_f16(const uint8_t* p, size_t stride) {
+    return each([=](int i) {
+        uint16_t h;
+        std::memcpy(&h, p + static_cast<size_t>(i) * stride, sizeof h);
+        return f16_to_f32(h);
+    });
+}
+inline void gather_f16x2(const uint8_t* p, size_t stride, F8& first, F8& second) {
+    first = gather_f16(p, stride);
+    second = gather_f16(p + 2, stride);
 }
 inline void prefetch(const void*) {}
 
