@@ -4,7 +4,7 @@ Chat templates are written for Jinja2, so Jinja2 renders them. Where llama-serve
 templates really do, this follows llama-server, for its prompt decides its tokens:
 
 - nothing is printed for none, undefined and mappings; the items of a list are printed one after the other;
-- `+` and `~` with a text take none and undefined for the empty text, and numbers for their digits;
+- `+` and `~` with a text take none and undefined for the empty text, and anything else as its text;
 - an attribute of something undefined is undefined;
 - `default` replaces none too; filters that choose give lists; `safe` does nothing;
 - texts are stripped of ASCII white space only, and change case in ASCII only;
@@ -56,6 +56,36 @@ def text_of(value: Any) -> str:
     if value is None or isinstance(value, jinja2.Undefined | Mapping):
         return ""
     return str(value)
+
+
+def as_string(value: Any) -> str:
+    """A value as a text, which shows the structure that printing does not; a traced value does not notice."""
+    if value is None:
+        return "None"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_repr(key)}: {_repr(item)}" for key, item in dict.items(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_repr, list.__iter__(value))) + "]"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(_repr, value)) + ")"
+    return text_of(value)
+
+
+def _repr(value: Any) -> str:
+    if isinstance(value, str):
+        return to_json(value) if "'" in value else f"'{value}'"
+    return as_string(value)
+
+
+def _string(value: Any) -> str:
+    """The `string` filter, by which a traced value was read."""
+    repr(value)
+    return as_string(value)
+
+
+def _operand(value: Any) -> str:
+    """A value beside a text that it is joined with."""
+    return "" if value is None else as_string(value)
 
 
 def to_json(
@@ -160,7 +190,7 @@ _SCOPES: Final = ("_loop_vars", "_block_vars")
 
 def _text_filter(name: str) -> Callable[..., Any]:
     method = _TEXT_METHODS[name]
-    return lambda value, *args, **kwargs: method(text_of(value), *args, **kwargs)
+    return lambda value, *args, **kwargs: method(as_string(value), *args, **kwargs)
 
 
 def _listed(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -188,7 +218,12 @@ class _Generation(Extension):
 
 
 class _Generator(CodeGenerator):
-    """Compiles `~` into a call of the environment's own concatenation."""
+    """Compiles `~` into a call of the environment's own concatenation, and computes nothing beforehand."""
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
+        if not isinstance(node, nodes.TemplateData):
+            raise nodes.Impossible
+        return super()._output_child_to_const(node, frame, finalize)
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - Jinja2's name
         self.write("environment.concatenate((")
@@ -210,6 +245,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             lstrip_blocks=True,
             undefined=jinja2.ChainableUndefined,
             finalize=text_of,
+            optimized=False,
             extensions=[loopcontrols, _Generation],
             cache_size=0,
         )
@@ -218,7 +254,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         self.filters |= {name: _text_filter(name) for name in ("upper", "lower", "title", "capitalize")}
         self.filters |= {name: _listed(self.filters[name]) for name in ("map", "select", "reject")}
         self.filters |= {name: _listed(self.filters[name]) for name in ("selectattr", "rejectattr")}
-        self.filters["safe"] = text_of
+        self.filters |= {"safe": as_string, "string": _string}
         self.tests |= {
             "string": is_string,
             "iterable": _is_sequence,
@@ -244,12 +280,12 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
     def concatenate(self, parts: Sequence[Any]) -> str:
         """What `~` makes of its operands."""
-        return "".join(map(text_of, parts))
+        return "".join(map(_operand, parts))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """What `+` makes of its operands."""
         if isinstance(left, str) or isinstance(right, str):
-            return text_of(left) + text_of(right)
+            return _operand(left) + _operand(right)
         return super().call_binop(context, operator, left, right)
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:

@@ -3,45 +3,103 @@
 // (https://arxiv.org/abs/2112.05682).
 #include "attention.h"
 
+#include "expf.h"
+
 namespace bankml::BANKML_ISA {
 namespace {
 
-constexpr int64_t kTile = 64;
+constexpr int64_t kTile = 64;     // rows and columns of a tile
+constexpr int64_t kGroup = 4;     // query heads that share the unpacked keys and values of a stretch
+constexpr int64_t kStretch = 32;  // positions taken at once by the row kernel
 
-template <int Vectors>
-void attend_row_t(const HeadCache& cache, const float* q, float scale, int64_t first, int64_t last, Partial& out) {
-    constexpr int64_t head = Vectors * 8;
-    F8 query[Vectors];
-    F8 values[Vectors];
-    for (int i = 0; i < Vectors; ++i) {
-        query[i] = round_f16(load8(q + 8 * i));
-        values[i] = zero8();
-    }
+// What one query row has seen so far: the largest score, the sum of the weights.
+struct Running {
     float max = -INFINITY;
     float sum = 0.0f;
-    for (int64_t position = first; position < last; ++position) {
-        const uint16_t* k = cache.k + position * head;
-        F8 acc[4];
-        for (F8& a : acc) a = zero8();
-        for (int i = 0; i < Vectors; ++i) acc[i & 3] = fma8(load8_f16(k + 8 * i), query[i], acc[i & 3]);
-        const float s = sum_lanes_hadd(add8(add8(acc[0], acc[2]), add8(acc[1], acc[3]))) * scale;
-        float rescale = 1.0f;
-        float weight = 1.0f;
-        if (s > max) {
-            rescale = expf(max - s);
-            max = s;
-            for (F8& v : values) v = round_f16(mul8(v, set8(rescale)));
-        } else {
-            weight = expf(s - max);
+};
+
+// The scores of `count` (at most kStretch) positions for each of `heads` queries that share the keys.
+template <int Vectors>
+void score(const uint16_t* keys, const float* queries, int64_t heads, int64_t count, float scale, float* scores) {
+    constexpr int64_t head = Vectors * 8;
+    alignas(32) float sums[kGroup][4][8];
+    for (int64_t i = 0; i < count; ++i) {
+        F8 key[Vectors];
+        for (int j = 0; j < Vectors; ++j) key[j] = load8_f16(keys + i * head + 8 * j);
+        for (int64_t h = 0; h < heads; ++h) {
+            F8 acc[4];
+            for (F8& a : acc) a = zero8();
+            for (int j = 0; j < Vectors; ++j) acc[j & 3] = fma8(key[j], load8(queries + h * head + 8 * j), acc[j & 3]);
+            store8(sums[h][i & 3], add8(add8(acc[0], acc[2]), add8(acc[1], acc[3])));
         }
-        const uint16_t* v = cache.v + position * head;
-        const F8 w = set8(weight);
-        for (int i = 0; i < Vectors; ++i) values[i] = round_f16(fma8(load8_f16(v + 8 * i), w, values[i]));
-        sum = std::fma(sum, rescale, weight);
+        if ((i & 3) != 3 && i != count - 1) continue;
+        for (int64_t h = 0; h < heads; ++h) {
+            float* out = scores + h * kStretch + (i & ~int64_t{3});
+            for (int64_t j = 0; j <= (i & 3); ++j) out[j] = sum_lanes_hadd(load8(sums[h][j])) * scale;
+        }
     }
-    out.max = max;
-    out.sum = sum;
-    for (int i = 0; i < Vectors; ++i) store8(out.values + 8 * i, values[i]);
+}
+
+// Turns scores into weights, in order. Where a score is a new maximum its weight is 1 and `rescale` says by what the
+// values gathered before it shrink; elsewhere `rescale` is 1.
+void weigh(float* scores, float* rescale, int64_t count, Running& running) {
+    bool is_new[kStretch];
+    for (int64_t i = 0; i < count; ++i) {
+        const float s = scores[i];
+        is_new[i] = s > running.max;
+        scores[i] = is_new[i] ? running.max - s : s - running.max;
+        running.max = is_new[i] ? s : running.max;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+        const float e = exp_nonpositive(scores[i]);
+        rescale[i] = is_new[i] ? e : 1.0f;
+        scores[i] = is_new[i] ? 1.0f : e;
+    }
+    for (int64_t i = 0; i < count; ++i) running.sum = std::fma(running.sum, rescale[i], scores[i]);
+}
+
+// values = values * rescale + row * weight over the stretch, every step rounded to half precision.
+template <int Vectors>
+void gather(const float* rows, const float* weights, const float* rescale, int64_t count, float* values) {
+    F8 sum[Vectors];
+    for (int j = 0; j < Vectors; ++j) sum[j] = load8(values + 8 * j);
+    for (int64_t i = 0; i < count; ++i) {
+        if (rescale[i] != 1.0f) {
+            for (F8& s : sum) s = round_f16(mul8(s, set8(rescale[i])));
+        }
+        const F8 w = set8(weights[i]);
+        for (int j = 0; j < Vectors; ++j) {
+            sum[j] = round_f16(fma8(load8(rows + i * Vectors * 8 + 8 * j), w, sum[j]));
+        }
+    }
+    for (int j = 0; j < Vectors; ++j) store8(values + 8 * j, sum[j]);
+}
+
+template <int Vectors>
+void attend_heads_t(const HeadCache& cache, const float* q, int64_t heads, float scale, int64_t first, int64_t last,
+                    Partial* out) {
+    constexpr int64_t head = Vectors * 8;
+    alignas(32) float queries[kGroup * head];
+    alignas(32) float rows[kStretch * head];
+    alignas(32) float scores[kGroup * kStretch];
+    float rescale[kStretch];
+    Running running[kGroup];
+    for (int64_t i = 0; i < heads * head; i += 8) store8(queries + i, round_f16(load8(q + i)));
+    for (int64_t h = 0; h < heads; ++h) std::memset(out[h].values, 0, head * sizeof(float));
+    for (int64_t start = first; start < last; start += kStretch) {
+        const int64_t count = last - start < kStretch ? last - start : kStretch;
+        score<Vectors>(cache.k + start * head, queries, heads, count, scale, scores);
+        const uint16_t* v = cache.v + start * head;
+        for (int64_t i = 0; i < count * head; i += 8) store8(rows + i, load8_f16(v + i));
+        for (int64_t h = 0; h < heads; ++h) {
+            weigh(scores + h * kStretch, rescale, count, running[h]);
+            gather<Vectors>(rows, scores + h * kStretch, rescale, count, out[h].values);
+        }
+    }
+    for (int64_t h = 0; h < heads; ++h) {
+        out[h].max = running[h].max;
+        out[h].sum = running[h].sum;
+    }
 }
 
 // C += A B for RM rows of A and RN vectors of C; every element is one chain of fused multiply-adds over k.
@@ -103,7 +161,7 @@ void soften_row(float* scores, int64_t visible, float scale, int64_t head, float
     const float tile_max = max_lane(largest);
     const float new_max = fmaxf(max, tile_max);
     if (new_max > max) {
-        const float rescale = expf(max - new_max);
+        const float rescale = exp_nonpositive(max - new_max);
         for (int64_t d = 0; d < head; d += 8) store8(values + d, mul8(load8(values + d), set8(rescale)));
         sum *= rescale;
     }
@@ -119,13 +177,17 @@ void soften_row(float* scores, int64_t visible, float scale, int64_t head, float
 
 }  // namespace
 
-void attend_row(const HeadCache& cache, const float* q, float scale, int64_t first, int64_t last, Partial& out) {
-    switch (cache.head) {
-        case 32: return attend_row_t<4>(cache, q, scale, first, last, out);
-        case 64: return attend_row_t<8>(cache, q, scale, first, last, out);
-        case 96: return attend_row_t<12>(cache, q, scale, first, last, out);
-        case 128: return attend_row_t<16>(cache, q, scale, first, last, out);
-        default: return attend_row_t<32>(cache, q, scale, first, last, out);
+void attend_heads(const HeadCache& cache, const float* q, int64_t heads, float scale, int64_t first, int64_t last,
+                  Partial* out) {
+    for (int64_t h = 0; h < heads; h += kGroup, q += kGroup * cache.head, out += kGroup) {
+        const int64_t group = heads - h < kGroup ? heads - h : kGroup;
+        switch (cache.head) {
+            case 32: attend_heads_t<4>(cache, q, group, scale, first, last, out); break;
+            case 64: attend_heads_t<8>(cache, q, group, scale, first, last, out); break;
+            case 96: attend_heads_t<12>(cache, q, group, scale, first, last, out); break;
+            case 128: attend_heads_t<16>(cache, q, group, scale, first, last, out); break;
+            default: attend_heads_t<32>(cache, q, group, scale, first, last, out); break;
+        }
     }
 }
 

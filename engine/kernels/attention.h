@@ -6,7 +6,8 @@
 
 namespace bankml::BANKML_ISA {
 
-void attend_row(const HeadCache& cache, const float* q, float scale, int64_t first, int64_t last, Partial& out);
+void attend_heads(const HeadCache& cache, const float* q, int64_t heads, float scale, int64_t first, int64_t last,
+                  Partial* out);
 void attend_tile(const HeadCache& cache, const float* q, float* y, int64_t ld, int64_t rows, int64_t position,
                  float scale, float* scratch);
 

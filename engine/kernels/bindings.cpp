@@ -24,14 +24,14 @@ namespace {
 // The UTF-8 of a str, kept by the str itself.
 std::string_view utf8_of(nb::handle text) {
     Py_ssize_t size = 0;
-    const char* data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+    const char * data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
     if (data == nullptr) {
         throw nb::python_error();
     }
     return {data, static_cast<size_t>(size)};
 }
 
-nb::list list_of(const std::vector<int32_t>& numbers) {
+nb::list list_of(const std::vector<int32_t> & numbers) {
     nb::list list = nb::steal<nb::list>(PyList_New(static_cast<Py_ssize_t>(numbers.size())));
     for (size_t i = 0; i < numbers.size(); ++i) {
         PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLong(numbers[i]));
@@ -39,11 +39,11 @@ nb::list list_of(const std::vector<int32_t>& numbers) {
     return list;
 }
 
-void bind_bpe(nb::module_& m) {
+void bind_bpe(nb::module_ & m) {
     using bankml::Bpe;
     nb::class_<Bpe>(m, "Bpe")
         .def("__init__",
-             [](Bpe* self, nb::list tokens, nb::list merges, const std::vector<std::string>& splitters,
+             [](Bpe * self, nb::list tokens, nb::list merges, const std::vector<std::string> & splitters,
                 bool ignore_merges) {
                  std::vector<std::string> texts;
                  texts.reserve(tokens.size());
@@ -58,11 +58,11 @@ void bind_bpe(nb::module_& m) {
                  new (self) Bpe(std::move(texts), pairs, splitters, ignore_merges);
              })
         .def("set_attributes",
-             [](Bpe& self, nb::ndarray<const uint16_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> attributes) {
+             [](Bpe & self, nb::ndarray<const uint16_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> attributes) {
                  self.set_attributes({attributes.data(), attributes.data() + attributes.size()});
              })
         .def("encode",
-             [](const Bpe& self, nb::str text, bool parse_special) {
+             [](const Bpe & self, nb::str text, bool parse_special) {
                  const std::string_view bytes = utf8_of(text);
                  std::vector<int32_t> tokens;
                  {
@@ -72,7 +72,7 @@ void bind_bpe(nb::module_& m) {
                  return list_of(tokens);
              })
         .def("split",
-             [](const Bpe& self, nb::str text) {
+             [](const Bpe & self, nb::str text) {
                  nb::list words;
                  for (const std::string_view word : self.split(utf8_of(text))) {
                      words.append(nb::str(word.data(), word.size()));
@@ -80,20 +80,20 @@ void bind_bpe(nb::module_& m) {
                  return words;
              })
         .def("piece",
-             [](const Bpe& self, int32_t token, bool special) {
+             [](const Bpe & self, int32_t token, bool special) {
                  const std::string bytes = self.piece(token, special);
                  return nb::bytes(bytes.data(), bytes.size());
              })
         .def("decode",
-             [](const Bpe& self, const std::vector<int32_t>& tokens, bool special) {
+             [](const Bpe & self, const std::vector<int32_t> & tokens, bool special) {
                  std::string bytes;
                  for (const int32_t token : tokens) {
                      bytes += self.piece(token, special);
                  }
                  return nb::bytes(bytes.data(), bytes.size());
              })
-        .def("find", [](const Bpe& self, nb::str text) { return self.find(utf8_of(text)); })
-        .def("in_map_order", [](const Bpe& self, nb::list texts) {
+        .def("find", [](const Bpe & self, nb::str text) { return self.find(utf8_of(text)); })
+        .def("in_map_order", [](const Bpe & self, nb::list texts) {
             std::vector<std::string_view> views;
             for (nb::handle text : texts) {
                 views.push_back(utf8_of(text));

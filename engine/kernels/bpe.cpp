@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kShortWord = 48;
 constexpr uint32_t kNoRank = 0xFFFFFFFF;
 
-void append_utf8(uint32_t code, std::string& text) {
+void append_utf8(uint32_t code, std::string & text) {
     if (code < 0x80) {
         text.push_back(static_cast<char>(code));
     } else {  // the byte alphabet ends below U+0144
@@ -43,14 +43,14 @@ struct ByteAlphabet {
     }
 };
 
-const ByteAlphabet& alphabet() {
+const ByteAlphabet & alphabet() {
     static const ByteAlphabet instance;
     return instance;
 }
 
 // A token text back to the bytes it stands for. A character outside the alphabet is named instead, as the reference does.
-std::string decode_alphabet(const std::string& text) {
-    const auto& byte_of = alphabet().byte_of;
+std::string decode_alphabet(const std::string & text) {
+    const auto & byte_of = alphabet().byte_of;
     std::string bytes;
     for (size_t at = 0; at < text.size();) {
         const uint8_t lead = static_cast<uint8_t>(text[at]);
@@ -104,7 +104,7 @@ void MergeTable::insert(int32_t left, int32_t right, uint32_t rank, int32_t merg
     slots_[at] = {pair, rank, merged};
 }
 
-const MergeTable::Merge* MergeTable::find(int32_t left, int32_t right) const {
+const MergeTable::Merge * MergeTable::find(int32_t left, int32_t right) const {
     const uint64_t pair = static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
     for (size_t at = slot(pair); slots_[at].pair != kEmpty; at = (at + 1) & (slots_.size() - 1)) {
         if (slots_[at].pair == pair) {
@@ -140,12 +140,12 @@ void TextTable::insert(std::string_view text, size_t hash, int32_t number) {
 
 // --- building ---
 
-Bpe::Bpe(std::vector<std::string> tokens, const std::vector<std::string_view>& merges,
-         const std::vector<std::string>& splitters, bool ignore_merges)
+Bpe::Bpe(std::vector<std::string> tokens, const std::vector<std::string_view> & merges,
+         const std::vector<std::string> & splitters, bool ignore_merges)
     : pretokenizer_(splitters), ignore_merges_(ignore_merges), tokens_(std::move(tokens)) {
     ids_.reserve(tokens_.size());
     for (size_t id = 0; id < tokens_.size(); ++id) {
-        std::string& text = tokens_[id];
+        std::string & text = tokens_[id];
         if (text.empty()) {
             text = "[EMPTY_" + std::to_string(id) + "]";
         }
@@ -161,7 +161,7 @@ Bpe::Bpe(std::vector<std::string> tokens, const std::vector<std::string_view>& m
     attributes_.assign(tokens_.size(), kNormal);
 }
 
-void Bpe::add_merges(const std::vector<std::string_view>& merges) {
+void Bpe::add_merges(const std::vector<std::string_view> & merges) {
     std::unordered_map<std::string, int32_t> others;
     for (size_t byte = 0; byte < 256; ++byte) {
         byte_symbols_[byte] = symbol(alphabet().text[byte], others);
@@ -181,7 +181,7 @@ void Bpe::add_merges(const std::vector<std::string_view>& merges) {
     }
 }
 
-int32_t Bpe::symbol(std::string_view text, std::unordered_map<std::string, int32_t>& others) {
+int32_t Bpe::symbol(std::string_view text, std::unordered_map<std::string, int32_t> & others) {
     const int32_t id = find(text);
     if (id >= 0) {
         return id;
@@ -194,7 +194,7 @@ int32_t Bpe::symbol(std::string_view text, std::unordered_map<std::string, int32
     return entry->second;
 }
 
-std::vector<int32_t> Bpe::in_map_order(const std::vector<std::string_view>& texts) const {
+std::vector<int32_t> Bpe::in_map_order(const std::vector<std::string_view> & texts) const {
     std::unordered_set<int32_t> wanted;
     for (const std::string_view text : texts) {
         if (const int32_t id = find(text); id >= 0) {
@@ -208,7 +208,7 @@ std::vector<int32_t> Bpe::in_map_order(const std::vector<std::string_view>& text
     // texts, filled in the same order and as the reference's map without a reserve, has it too.
     std::vector<size_t> hashes;
     hashes.reserve(tokens_.size());
-    for (const std::string& text : tokens_) {
+    for (const std::string & text : tokens_) {
         hashes.push_back(std::hash<std::string>()(text));
     }
     const auto hash = [&hashes](int32_t id) { return hashes[static_cast<size_t>(id)]; };
@@ -225,7 +225,7 @@ std::vector<int32_t> Bpe::in_map_order(const std::vector<std::string_view>& text
     return order;
 }
 
-void Bpe::set_attributes(const std::vector<uint16_t>& attributes) {
+void Bpe::set_attributes(const std::vector<uint16_t> & attributes) {
     if (attributes.size() != tokens_.size()) {
         throw std::invalid_argument("one attribute set per token is needed");
     }
@@ -243,7 +243,7 @@ void Bpe::set_attributes(const std::vector<uint16_t>& attributes) {
     }
     // The same std::sort on the same order as in the reference, so that tokens of one length keep its order.
     std::sort(specials_.begin(), specials_.end(),
-              [](const Special& a, const Special& b) { return a.length > b.length; });
+              [](const Special & a, const Special & b) { return a.length > b.length; });
     for (size_t i = 0; i < specials_.size(); ++i) {
         add_special(tokens_[specials_[i].token], static_cast<int32_t>(i));
     }
@@ -277,7 +277,7 @@ struct Bpe::Scratch {
     };
     struct Candidate {
         uint32_t rank, left, right, length;
-        bool operator<(const Candidate& other) const {  // std::priority_queue yields the greatest
+        bool operator<(const Candidate & other) const {  // std::priority_queue yields the greatest
             return rank != other.rank ? rank > other.rank : left > other.left;
         }
     };
@@ -314,8 +314,8 @@ std::vector<Bpe::Cut> Bpe::cut_specials(std::string_view text, bool parse_specia
     }
     std::sort(hits.begin(), hits.end());
     std::vector<bool> taken(text.size());
-    for (const auto& [index, where] : hits) {
-        const Special& special = specials_[index];
+    for (const auto & [index, where] : hits) {
+        const Special & special = specials_[index];
         size_t begin = where;
         size_t end = begin + special.length;
         // What was taken before is at least as long, so it cannot lie between the two ends without touching one.
@@ -331,7 +331,7 @@ std::vector<Bpe::Cut> Bpe::cut_specials(std::string_view text, bool parse_specia
         std::fill(taken.begin() + static_cast<std::ptrdiff_t>(begin), taken.begin() + static_cast<std::ptrdiff_t>(end), true);
         cuts.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(end), special.token});
     }
-    std::sort(cuts.begin(), cuts.end(), [](const Cut& a, const Cut& b) { return a.begin < b.begin; });
+    std::sort(cuts.begin(), cuts.end(), [](const Cut & a, const Cut & b) { return a.begin < b.begin; });
     return cuts;
 }
 
@@ -343,7 +343,7 @@ std::vector<int32_t> Bpe::encode(std::string_view text, bool parse_special) cons
     tokens.reserve(text.size() / 3);
     Scratch scratch;
     size_t at = 0;
-    for (const Cut& cut : cut_specials(text, parse_special)) {
+    for (const Cut & cut : cut_specials(text, parse_special)) {
         encode_text(text.substr(at, cut.begin - at), scratch, tokens);
         tokens.push_back(cut.token);
         at = cut.end;
@@ -364,7 +364,7 @@ std::vector<std::string_view> Bpe::split(std::string_view text) const {
     return words;
 }
 
-void Bpe::encode_text(std::string_view text, Scratch& scratch, std::vector<int32_t>& tokens) const {
+void Bpe::encode_text(std::string_view text, Scratch & scratch, std::vector<int32_t> & tokens) const {
     scratch.ends.clear();
     pretokenizer_.split(text, scratch.ends);
     uint32_t begin = 0;
@@ -374,7 +374,7 @@ void Bpe::encode_text(std::string_view text, Scratch& scratch, std::vector<int32
     }
 }
 
-void Bpe::encode_word(std::string_view word, Scratch& scratch, std::vector<int32_t>& tokens) const {
+void Bpe::encode_word(std::string_view word, Scratch & scratch, std::vector<int32_t> & tokens) const {
     if (ignore_merges_ && word.size() <= longest_token_) {
         scratch.encoded.clear();
         for (const char c : word) {
@@ -392,13 +392,13 @@ void Bpe::encode_word(std::string_view word, Scratch& scratch, std::vector<int32
     }
 }
 
-void Bpe::merge_short(std::string_view word, std::vector<int32_t>& tokens) const {
+void Bpe::merge_short(std::string_view word, std::vector<int32_t> & tokens) const {
     int32_t symbols[kShortWord];
     uint32_t ranks[kShortWord];   // of the pair that starts here
     int32_t merged[kShortWord];  // what that pair becomes
     size_t count = word.size();
     const auto look_up = [&](size_t left) {
-        const MergeTable::Merge* merge = left + 1 < count ? merges_.find(symbols[left], symbols[left + 1]) : nullptr;
+        const MergeTable::Merge * merge = left + 1 < count ? merges_.find(symbols[left], symbols[left + 1]) : nullptr;
         ranks[left] = merge == nullptr ? kNoRank : merge->rank;
         merged[left] = merge == nullptr ? -1 : merge->merged;
     };
@@ -429,19 +429,19 @@ void Bpe::merge_short(std::string_view word, std::vector<int32_t>& tokens) const
     }
 }
 
-void Bpe::merge_long(std::string_view word, Scratch& scratch, std::vector<int32_t>& tokens) const {
+void Bpe::merge_long(std::string_view word, Scratch & scratch, std::vector<int32_t> & tokens) const {
     using Candidate = Scratch::Candidate;
-    auto& links = scratch.links;
+    auto & links = scratch.links;
     const int32_t count = static_cast<int32_t>(word.size());
     links.resize(word.size());
     for (int32_t i = 0; i < count; ++i) {
         links[i] = {i - 1, i + 1 < count ? i + 1 : -1, byte_symbols_[static_cast<uint8_t>(word[i])], 1};
     }
-    const auto candidate = [&](int32_t left, int32_t right, Candidate& found) {
+    const auto candidate = [&](int32_t left, int32_t right, Candidate & found) {
         if (left < 0 || right < 0) {
             return false;
         }
-        const MergeTable::Merge* merge = merges_.find(links[left].symbol, links[right].symbol);
+        const MergeTable::Merge * merge = merges_.find(links[left].symbol, links[right].symbol);
         if (merge == nullptr) {
             return false;
         }
@@ -460,8 +460,8 @@ void Bpe::merge_long(std::string_view word, Scratch& scratch, std::vector<int32_
     while (!queue.empty()) {
         const Candidate best = queue.top();
         queue.pop();
-        Scratch::Link& left = links[best.left];
-        Scratch::Link& right = links[best.right];
+        Scratch::Link & left = links[best.left];
+        Scratch::Link & right = links[best.right];
         // One of the two was merged elsewhere since: their lengths tell.
         if (left.length == 0 || right.length == 0 || left.length + right.length != best.length) {
             continue;
@@ -473,7 +473,7 @@ void Bpe::merge_long(std::string_view word, Scratch& scratch, std::vector<int32_
         if (right.next >= 0) {
             links[right.next].previous = static_cast<int32_t>(best.left);
         }
-        for (const auto& [a, b] : {std::pair(left.previous, static_cast<int32_t>(best.left)),
+        for (const auto & [a, b] : {std::pair(left.previous, static_cast<int32_t>(best.left)),
                                    std::pair(static_cast<int32_t>(best.left), left.next)}) {
             if (candidate(a, b, found)) {
                 queue.push(found);
@@ -486,7 +486,7 @@ void Bpe::merge_long(std::string_view word, Scratch& scratch, std::vector<int32_
 }
 
 // A symbol that is no token falls apart into the bytes of its text, of which those are kept that are tokens.
-void Bpe::emit(int32_t symbol, std::vector<int32_t>& tokens) const {
+void Bpe::emit(int32_t symbol, std::vector<int32_t> & tokens) const {
     if (static_cast<size_t>(symbol) < tokens_.size()) {
         tokens.push_back(symbol);
         return;
@@ -501,7 +501,7 @@ void Bpe::emit(int32_t symbol, std::vector<int32_t>& tokens) const {
 // --- decoding ---
 
 std::string Bpe::piece(int32_t token, bool special) const {
-    const std::string& text = tokens_.at(static_cast<size_t>(token));
+    const std::string & text = tokens_.at(static_cast<size_t>(token));
     const uint16_t attributes = attributes_[static_cast<size_t>(token)];
     if (!special && attributes & (kUnknown | kControl)) {
         return {};

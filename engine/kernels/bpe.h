@@ -40,7 +40,7 @@ public:
 
     void reserve(size_t count);
     void insert(int32_t left, int32_t right, uint32_t rank, int32_t merged);  // the first of two equal pairs stays
-    const Merge* find(int32_t left, int32_t right) const;                     // nullptr if the pair has no merge
+    const Merge * find(int32_t left, int32_t right) const;                     // nullptr if the pair has no merge
 
 private:
     static constexpr uint64_t kEmpty = ~uint64_t{0};
@@ -74,11 +74,11 @@ class Bpe {
 public:
     // `tokens` in the order of their ids; each of `merges` is two token texts with a space between. Throws
     // std::invalid_argument where a token stands twice or a splitter is unknown.
-    Bpe(std::vector<std::string> tokens, const std::vector<std::string_view>& merges,
-        const std::vector<std::string>& splitters, bool ignore_merges);
+    Bpe(std::vector<std::string> tokens, const std::vector<std::string_view> & merges,
+        const std::vector<std::string> & splitters, bool ignore_merges);
 
     // One TokenAttribute set per token; fixes which tokens are special and how each is written.
-    void set_attributes(const std::vector<uint16_t>& attributes);
+    void set_attributes(const std::vector<uint16_t> & attributes);
 
     // The tokens of a text (valid UTF-8). Without `parse_special`, control and unknown tokens are text. Throws
     // std::length_error past 2 GiB.
@@ -95,7 +95,7 @@ public:
 
     // Those of `texts` that are tokens, in the order in which the reference's std::unordered_map yields them: where
     // several tokens could fill one role, the reference takes the first.
-    std::vector<int32_t> in_map_order(const std::vector<std::string_view>& texts) const;
+    std::vector<int32_t> in_map_order(const std::vector<std::string_view> & texts) const;
 
     size_t size() const { return tokens_.size(); }
 
@@ -117,15 +117,15 @@ private:
     };
     struct Scratch;
 
-    int32_t symbol(std::string_view text, std::unordered_map<std::string, int32_t>& others);
-    void add_merges(const std::vector<std::string_view>& merges);
+    int32_t symbol(std::string_view text, std::unordered_map<std::string, int32_t> & others);
+    void add_merges(const std::vector<std::string_view> & merges);
     void add_special(std::string_view text, int32_t special);
     std::vector<Cut> cut_specials(std::string_view text, bool parse_special) const;
-    void encode_text(std::string_view text, Scratch& scratch, std::vector<int32_t>& tokens) const;
-    void encode_word(std::string_view word, Scratch& scratch, std::vector<int32_t>& tokens) const;
-    void merge_short(std::string_view word, std::vector<int32_t>& tokens) const;
-    void merge_long(std::string_view word, Scratch& scratch, std::vector<int32_t>& tokens) const;
-    void emit(int32_t symbol, std::vector<int32_t>& tokens) const;
+    void encode_text(std::string_view text, Scratch & scratch, std::vector<int32_t> & tokens) const;
+    void encode_word(std::string_view word, Scratch & scratch, std::vector<int32_t> & tokens) const;
+    void merge_short(std::string_view word, std::vector<int32_t> & tokens) const;
+    void merge_long(std::string_view word, Scratch & scratch, std::vector<int32_t> & tokens) const;
+    void emit(int32_t symbol, std::vector<int32_t> & tokens) const;
 
     PreTokenizer pretokenizer_;
     bool ignore_merges_;

@@ -100,6 +100,7 @@ class Graph {
         Pages unpacked;   // a group of weight rows
         Pages attention;  // a tile
         Pages partials;   // [head][2 + head size] of one stretch of a long context
+        std::vector<Partial> heads;
     };
 
     Buffer& at(int buffer) { return buffers_[static_cast<size_t>(buffer)]; }

@@ -79,8 +79,10 @@ struct Kernels {
     void (*matmul)(const Matrix& w, const uint8_t* panels, float* y, const float* residual, int64_t ldy, int64_t n,
                    int64_t first, int64_t last, uint8_t* scratch);
 
-    // One query row over positions first..last-1, values kept in half precision.
-    void (*attend_row)(const HeadCache& cache, const float* q, float scale, int64_t first, int64_t last, Partial& out);
+    // One row of `heads` consecutive query heads that share the cache, over positions first..last-1; values are kept in
+    // half precision. Writes one Partial a head.
+    void (*attend_heads)(const HeadCache& cache, const float* q, int64_t heads, float scale, int64_t first,
+                         int64_t last, Partial* out);
     // `rows` (at most 64) consecutive query rows, the first at `position`, each over positions 0..its own.
     // Row i of q and y is at i * ld.
     void (*attend_tile)(const HeadCache& cache, const float* q, float* y, int64_t ld, int64_t rows, int64_t position,

@@ -17,8 +17,8 @@ using Ends = std::vector<uint32_t>;
 
 // The characters of one piece: outside of it there is nothing, as for a regular expression run over the piece alone.
 struct Piece {
-    const uint8_t* kinds;
-    const uint8_t* characters;
+    const uint8_t * kinds;
+    const uint8_t * characters;
     uint32_t begin;
     uint32_t end;
 
@@ -31,7 +31,7 @@ uint8_t lower(uint8_t c) {
 }
 
 // Length of 's 't 'm 'd 're 've 'll at `at`, or 0. No character outside ASCII has one of these letters as its lower case.
-uint32_t contraction(const Piece& piece, uint32_t at, bool any_case) {
+uint32_t contraction(const Piece & piece, uint32_t at, bool any_case) {
     if (piece.ascii(at) != '\'') {
         return 0;
     }
@@ -49,7 +49,7 @@ uint32_t contraction(const Piece& piece, uint32_t at, bool any_case) {
 }
 
 // White space up to the next word: all of it at the end of the piece, else all but the last one, which the word takes.
-uint32_t after_spaces(const Piece& piece, uint32_t at) {
+uint32_t after_spaces(const Piece & piece, uint32_t at) {
     uint32_t stop = at;
     while (piece.kind(stop) == kSpace) {
         ++stop;
@@ -58,7 +58,7 @@ uint32_t after_spaces(const Piece& piece, uint32_t at) {
 }
 
 // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-void split_gpt2(const Piece& piece, Ends& ends) {
+void split_gpt2(const Piece & piece, Ends & ends) {
     for (uint32_t at = piece.begin; at < piece.end; ends.push_back(at)) {
         if (const uint32_t length = contraction(piece, at, false)) {
             at += length;
@@ -81,7 +81,7 @@ void split_gpt2(const Piece& piece, Ends& ends) {
 }
 
 // White space up to the last line break in it, or as after_spaces where it has none.
-uint32_t after_lines(const Piece& piece, uint32_t at) {
+uint32_t after_lines(const Piece & piece, uint32_t at) {
     uint32_t last = 0;
     for (uint32_t stop = at; piece.kind(stop) == kSpace; ++stop) {
         if (piece.ascii(stop) == '\r' || piece.ascii(stop) == '\n') {
@@ -93,7 +93,7 @@ uint32_t after_lines(const Piece& piece, uint32_t at) {
 
 // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 // with `letters` for \p{L} and `digits` for 3.
-void split_cased(const Piece& piece, uint8_t letters, uint32_t digits, Ends& ends) {
+void split_cased(const Piece & piece, uint8_t letters, uint32_t digits, Ends & ends) {
     const uint8_t stops = static_cast<uint8_t>(kSpace | kNumber | letters);
     for (uint32_t at = piece.begin; at < piece.end; ends.push_back(at)) {
         if (const uint32_t length = contraction(piece, at, true)) {
@@ -130,7 +130,7 @@ void split_cased(const Piece& piece, uint8_t letters, uint32_t digits, Ends& end
 }
 
 // Runs of `splitter`'s characters stand alone, what lies between them stays together.
-void split_runs(const Piece& piece, const Splitter& splitter, Ends& ends) {
+void split_runs(const Piece & piece, const Splitter & splitter, Ends & ends) {
     const auto belongs = [&](uint32_t at) {
         const uint8_t ascii = piece.ascii(at);
         return (piece.kind(at) & splitter.classes) != 0 ||
@@ -172,7 +172,7 @@ const std::pair<const char*, Splitter> kSplitters[] = {
 };
 
 Characters characters_of(std::string_view text) {
-    const uint8_t* classes = char_classes();
+    const uint8_t * classes = char_classes();
     Characters found;
     found.kind.reserve(text.size());
     found.ascii.reserve(text.size());
@@ -196,7 +196,7 @@ Characters characters_of(std::string_view text) {
 
 }  // namespace
 
-const uint8_t* char_classes() {
+const uint8_t * char_classes() {
     static const std::unique_ptr<uint8_t[]> classes = [] {
         auto table = std::make_unique<uint8_t[]>(kCodePoints);
         constexpr size_t count = std::size(kRuns);
@@ -210,10 +210,10 @@ const uint8_t* char_classes() {
     return classes.get();
 }
 
-PreTokenizer::PreTokenizer(const std::vector<std::string>& splitters) {
-    for (const std::string& name : splitters) {
-        const Splitter* found = nullptr;
-        for (const auto& [known, splitter] : kSplitters) {
+PreTokenizer::PreTokenizer(const std::vector<std::string> & splitters) {
+    for (const std::string & name : splitters) {
+        const Splitter * found = nullptr;
+        for (const auto & [known, splitter] : kSplitters) {
             found = name == known ? &splitter : found;
         }
         if (found == nullptr) {
@@ -223,14 +223,14 @@ PreTokenizer::PreTokenizer(const std::vector<std::string>& splitters) {
     }
 }
 
-void PreTokenizer::split(std::string_view text, std::vector<uint32_t>& ends) const {
+void PreTokenizer::split(std::string_view text, std::vector<uint32_t> & ends) const {
     if (text.empty()) {
         return;
     }
     const Characters characters = characters_of(text);
     Ends pieces = {static_cast<uint32_t>(characters.kind.size())};
     Ends cut;
-    for (const Splitter& step : steps_) {
+    for (const Splitter & step : steps_) {
         cut.clear();
         uint32_t begin = 0;
         for (const uint32_t end : pieces) {

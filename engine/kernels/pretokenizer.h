@@ -24,7 +24,7 @@ enum CharClass : uint8_t {
 constexpr uint32_t kCodePoints = 0x110000;
 
 // The CharClass of every code point: Unicode 15.1's general category, or kSpace where White_Space holds.
-const uint8_t* char_classes();
+const uint8_t * char_classes();
 
 // A text as characters, in the form the splitters read.
 struct Characters {
@@ -39,7 +39,7 @@ struct Splitter {
     // kCased: the classes that make up a word, and the most digits in a number.
     // kRuns: the classes and the ASCII characters of which a run consists, its least and its greatest length.
     uint8_t classes = 0;
-    const char* extra = "";
+    const char * extra = "";
     uint32_t least = 1;
     uint32_t most = 0xFFFFFFFF;
 };
@@ -47,10 +47,10 @@ struct Splitter {
 class PreTokenizer {
 public:
     // `splitters` names the steps in order; throws std::invalid_argument for an unknown name.
-    explicit PreTokenizer(const std::vector<std::string>& splitters);
+    explicit PreTokenizer(const std::vector<std::string> & splitters);
 
     // Appends the end of each word of `text` (valid UTF-8), in bytes. No word is empty; the last one ends with the text.
-    void split(std::string_view text, std::vector<uint32_t>& ends) const;
+    void split(std::string_view text, std::vector<uint32_t> & ends) const;
 
 private:
     std::vector<Splitter> steps_;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "expf.h"
+
 namespace bankml {
 namespace {
 
@@ -152,14 +154,19 @@ void Graph::Attention::store(Graph& graph, const Batch& batch, int thread) {
     }
 }
 
-void Graph::Attention::run_row(Graph& graph, int64_t head, int64_t i, int64_t position) {
+// `heads` query heads that share a key/value head, for row i.
+void Graph::Attention::run_row(Graph& graph, int64_t first_head, int64_t heads, int64_t i, int64_t position,
+                               int thread) {
     const int64_t size = graph.cache_.head();
-    float* y = graph.at(spec.output).row(i) + head * size;
-    Partial out{0.0f, 0.0f, y};
-    const float* q = graph.at(spec.q).row(i) + head * size;
-    graph.kernels_->attend_row(cache_of(graph, head), q, spec.scale, 0, position + 1, out);
-    const float inverse = 1.0f / out.sum;
-    for (int64_t d = 0; d < size; ++d) y[d] *= inverse;
+    float* y = graph.at(spec.output).row(i) + first_head * size;
+    Partial* partials = graph.scratch_[static_cast<size_t>(thread)].heads.data();
+    for (int64_t h = 0; h < heads; ++h) partials[h].values = y + h * size;
+    const float* q = graph.at(spec.q).row(i) + first_head * size;
+    graph.kernels_->attend_heads(cache_of(graph, first_head), q, heads, spec.scale, 0, position + 1, partials);
+    for (int64_t h = 0; h < heads; ++h) {
+        const float inverse = 1.0f / partials[h].sum;
+        for (int64_t d = 0; d < size; ++d) partials[h].values[d] *= inverse;
+    }
 }
 
 // One row over a long context: each thread takes a stretch of the cells, then the stretches are merged in order. The
@@ -174,13 +181,17 @@ void Graph::Attention::run_split(Graph& graph, int64_t position, int thread) {
     };
     const int64_t first = thread * stretch;
     const int64_t last = std::min(std::min(first + stretch, cells), position + 1);
-    for (int64_t head = 0; head < spec.n_head; ++head) {
-        float* partial = partial_of(thread, head);
-        Partial out{-INFINITY, 0.0f, partial + 2};
+    Partial* mine = graph.scratch_[static_cast<size_t>(thread)].heads.data();
+    const int64_t group = spec.n_head / graph.cache_.n_head_kv();
+    for (int64_t head = 0; head < spec.n_head; head += group) {
+        for (int64_t h = 0; h < group; ++h) mine[h] = {-INFINITY, 0.0f, partial_of(thread, head + h) + 2};
         const float* q = graph.at(spec.q).row(0) + head * size;
-        if (first < last) graph.kernels_->attend_row(cache_of(graph, head), q, spec.scale, first, last, out);
-        partial[0] = out.max;
-        partial[1] = out.sum;
+        if (first < last) graph.kernels_->attend_heads(cache_of(graph, head), q, group, spec.scale, first, last, mine);
+        for (int64_t h = 0; h < group; ++h) {
+            float* partial = partial_of(thread, head + h);
+            partial[0] = mine[h].max;
+            partial[1] = mine[h].sum;
+        }
     }
     graph.pool_.barrier();
 
@@ -193,8 +204,8 @@ void Graph::Attention::run_split(Graph& graph, int64_t position, int thread) {
             const float* partial = partial_of(t, head);
             if (partial[1] == 0.0f) continue;
             const float new_max = fmaxf(max, partial[0]);
-            const float keep = expf(max - new_max);
-            const float add = expf(partial[0] - new_max);
+            const float keep = exp_nonpositive(max - new_max);
+            const float add = exp_nonpositive(partial[0] - new_max);
             for (int64_t d = 0; d < size; ++d) y[d] = std::fma(y[d], keep, partial[2 + d] * add);
             sum = std::fma(sum, keep, partial[1] * add);
             max = new_max;
@@ -228,9 +239,12 @@ void Graph::Attention::run(Graph& graph, const Batch& batch, int thread) {
     } else if (batch.n >= kTileRows) {
         run_tiles(graph, batch, thread);
     } else {
-        for (int64_t item = work.take(); item < batch.n * spec.n_head; item = work.take()) {
-            const int64_t i = item / spec.n_head;
-            run_row(graph, item % spec.n_head, i, batch.position + i);
+        // Heads that share keys go together, save for a single row: there the threads need more, smaller items.
+        const int64_t heads = batch.n == 1 ? 1 : spec.n_head / graph.cache_.n_head_kv();
+        const int64_t groups = spec.n_head / heads;
+        for (int64_t item = work.take(); item < batch.n * groups; item = work.take()) {
+            const int64_t i = item / groups;
+            run_row(graph, item % groups * heads, heads, i, batch.position + i, thread);
         }
     }
 }
