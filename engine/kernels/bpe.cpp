@@ -48,13 +48,14 @@ const ByteAlphabet & alphabet() {
     return instance;
 }
 
-// A token text back to the bytes it stands for. A character outside the alphabet is named instead, as the reference does.
+// A token's text back to the bytes it stands for. A character outside the alphabet is named, as by the reference.
 std::string decode_alphabet(const std::string & text) {
     const auto & byte_of = alphabet().byte_of;
     std::string bytes;
     for (size_t at = 0; at < text.size();) {
         const uint8_t lead = static_cast<uint8_t>(text[at]);
-        const size_t length = std::min<size_t>(lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4, text.size() - at);
+        const size_t wanted = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+        const size_t length = std::min(wanted, text.size() - at);
         const uint32_t code = length == 1   ? lead
                               : length == 2 ? (lead & 0x1Fu) << 6 | (static_cast<uint8_t>(text[at + 1]) & 0x3Fu)
                                             : static_cast<uint32_t>(byte_of.size());
@@ -177,7 +178,8 @@ void Bpe::add_merges(const std::vector<std::string_view> & merges) {
         const std::string_view left = merge.substr(0, space);
         const std::string_view right = merge.substr(space + 1);
         joined.assign(left).append(right);
-        merges_.insert(symbol(left, others), symbol(right, others), static_cast<uint32_t>(rank), symbol(joined, others));
+        const int32_t merged = symbol(joined, others);
+        merges_.insert(symbol(left, others), symbol(right, others), static_cast<uint32_t>(rank), merged);
     }
 }
 
@@ -287,9 +289,9 @@ struct Bpe::Scratch {
     std::string encoded;
 };
 
-// Where special tokens stand. The reference goes through them from the longest to the shortest and cuts each out of what
-// text is left, from left to right. That is what happens here too, but on occurrences found in one pass for all tokens,
-// so a text is not read once per token.
+// Where special tokens stand. The reference goes through them from the longest to the shortest and cuts each out of
+// what text is left, from left to right. That is what happens here too, but on occurrences found in one pass for all
+// tokens, so a text is not read once per token.
 std::vector<Bpe::Cut> Bpe::cut_specials(std::string_view text, bool parse_special) const {
     std::vector<std::pair<int32_t, uint32_t>> hits;  // (index in specials_, where)
     for (size_t at = 0; at < text.size(); ++at) {
@@ -328,7 +330,7 @@ std::vector<Bpe::Cut> Bpe::cut_specials(std::string_view text, bool parse_specia
         while (special.attributes & kRstrip && end < text.size() && !taken[end] && is_space(text[end])) {
             ++end;
         }
-        std::fill(taken.begin() + static_cast<std::ptrdiff_t>(begin), taken.begin() + static_cast<std::ptrdiff_t>(end), true);
+        std::fill_n(taken.begin() + static_cast<std::ptrdiff_t>(begin), end - begin, true);
         cuts.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(end), special.token});
     }
     std::sort(cuts.begin(), cuts.end(), [](const Cut & a, const Cut & b) { return a.begin < b.begin; });

@@ -30,7 +30,7 @@ uint8_t lower(uint8_t c) {
     return c >= 'A' && c <= 'Z' ? static_cast<uint8_t>(c + 32) : c;
 }
 
-// Length of 's 't 'm 'd 're 've 'll at `at`, or 0. No character outside ASCII has one of these letters as its lower case.
+// Length of 's 't 'm 'd 're 've 'll at `at`, or 0. Nothing outside ASCII has one of these letters as its lower case.
 uint32_t contraction(const Piece & piece, uint32_t at, bool any_case) {
     if (piece.ascii(at) != '\'') {
         return 0;

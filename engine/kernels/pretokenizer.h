@@ -1,4 +1,4 @@
-// Cuts a text into the words that byte-pair merges never cross, as llama.cpp b11192 does it for each kind of vocabulary.
+// Cuts a text into the words that byte-pair merges never cross, as llama.cpp b11192 does for each kind of vocabulary.
 #pragma once
 
 #include <cstddef>
@@ -49,7 +49,7 @@ public:
     // `splitters` names the steps in order; throws std::invalid_argument for an unknown name.
     explicit PreTokenizer(const std::vector<std::string> & splitters);
 
-    // Appends the end of each word of `text` (valid UTF-8), in bytes. No word is empty; the last one ends with the text.
+    // Appends the end of each word of `text` (valid UTF-8), in bytes. No word is empty; the last ends with the text.
     void split(std::string_view text, std::vector<uint32_t> & ends) const;
 
 private:

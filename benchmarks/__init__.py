@@ -1,0 +1,1 @@
+"""Side by side with llama-server, in one run."""
