@@ -64,7 +64,7 @@ void dot_8_rows(const uint8_t* w, size_t row_bytes, const uint8_t* panel, int64_
         std::memcpy(&s, panel + 4, sizeof s);
         F8 scales, minima;
         W::gather(w, row_bytes, scales, minima);
-        store8(scale, mul8(scales, set8(d)));
+        store8_for_broadcast(scale, mul8(scales, set8(d)));
         if constexpr (W::has_min) mins = fma8(minima, set8(s), mins);
         const B32 x = load32(panel + 8);
         for (int r = 0; r < 8; ++r) acc[r] = fma8(set8(scale[r]), W::dot(W::quants(w + r * row_bytes), x), acc[r]);
@@ -140,7 +140,7 @@ void tile_2x4(const Unpacked& group, int64_t pair, const uint8_t* panel, int64_t
     alignas(32) float scale[8];
     for (int64_t b = 0; b < blocks; ++b, panel += 160) {
         const float* d = reinterpret_cast<const float*>(panel);
-        store8(scale, mul8(load8(group.scale + (b * 2 + pair) * 8), load4x2(d)));
+        store8_for_broadcast(scale, mul8(load8(group.scale + (b * 2 + pair) * 8), load4x2(d)));
         if constexpr (W::has_min) mins = fma8(load8(group.min + (b * 2 + pair) * 8), load4x2(d + 4), mins);
         for (int r = 0; r < 2; ++r) {
             const B32 q = load32(group.quants + (b * kGroupRows + pair * 2 + r) * 32);

@@ -30,6 +30,12 @@ inline F8 zero8() { return _mm256_setzero_ps(); }
 inline F8 set8(float x) { return _mm256_set1_ps(x); }
 inline F8 load8(const float* p) { return _mm256_loadu_ps(p); }
 inline void store8(float* p, F8 v) { _mm256_storeu_ps(p, v); }
+// Stores eight floats that will be broadcast one by one. GCC would keep them in a register and take two shuffles for
+// each; a load from memory takes no shuffle at all, and shuffles are what these loops run out of.
+inline void store8_for_broadcast(float (&p)[8], F8 v) {
+    _mm256_storeu_ps(p, v);
+    asm("" : "+m"(p));
+}
 inline F8 load4x2(const float* p) { return _mm256_broadcast_ps(reinterpret_cast<const __m128*>(p)); }
 inline F8 add8(F8 a, F8 b) { return _mm256_add_ps(a, b); }
 inline F8 sub8(F8 a, F8 b) { return _mm256_sub_ps(a, b); }
@@ -183,6 +189,7 @@ inline F8 zero8() { return each([](int) { return 0.0f; }); }
 inline F8 set8(float x) { return each([=](int) { return x; }); }
 inline F8 load8(const float* p) { return each([=](int i) { return p[i]; }); }
 inline void store8(float* p, F8 a) { std::memcpy(p, a.v, sizeof a.v); }
+inline void store8_for_broadcast(float (&p)[8], F8 a) { store8(p, a); }
 inline F8 load4x2(const float* p) { return each([=](int i) { return p[i & 3]; }); }
 inline F8 add8(F8 a, F8 b) { return each([&](int i) { return a.v[i] + b.v[i]; }); }
 inline F8 sub8(F8 a, F8 b) { return each([&](int i) { return a.v[i] - b.v[i]; }); }
