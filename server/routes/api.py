@@ -1,0 +1,301 @@
+"""Ollama's API: `/`, `/api/version`, `/api/tags`, `/api/ps`, `/api/show`, `/api/generate` and `/api/chat`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from engine import generation
+from engine.errors import ContextOverflow, EngineError
+from engine.generation import Timings
+from engine.gguf import GGUFFile
+from engine.model import Model
+from registry.catalog import Entry
+from registry.errors import RegistryError
+from registry.pins import FileIdentity
+from server.answers import Answer, open_answer
+from server.errors import BadRequest, NotSupported, as_api_error
+from server.receipts import VERSION, Receipt
+from server.routes.common import checked_job, defaults_of, json_response, residency_of
+from server.streams import NDJSON, EventStream, ndjson, until_disconnect
+from server.wire import ollama, openai
+from server.wire.fields import parse_fields
+from server.wire.golang import InvalidBody
+from server.wire.llama import Defaults, tokenize_prompt
+from server.wire.ollama_models import Header, described, listed, plain, running
+from slots.residency import Job
+
+T = TypeVar("T")
+
+logger = logging.getLogger("bankml.server")
+
+MIN_CTX: Final = 4
+"""Tokens of the smallest context Ollama runs with; a `num_ctx` below counts as this."""
+
+RUNNING: Final = "Ollama is running"
+"""What `/` says: the words by which programs recognise a server that speaks Ollama's API."""
+
+NOT_BUILT: Final = ("embed", "embeddings", "pull", "push", "create", "copy", "blobs/{digest}")
+"""Ollama's other endpoints, refused by name."""
+
+
+# -- about the server and its models ---------------------------------------------------------------------------------
+
+
+async def root(request: Request) -> Response:
+    """`GET /`: somebody is there."""
+    return PlainTextResponse(RUNNING)
+
+
+async def version(request: Request) -> Response:
+    """`GET /api/version`."""
+    return json_response({"version": VERSION, "bankml": True})
+
+
+async def tags(request: Request) -> Response:
+    """`GET /api/tags`: every model of the catalog, with the reason where one cannot be played."""
+
+    def models() -> list[dict[str, Any]]:
+        return [listed(entry, *_header_or_reason(entry)) for entry in residency_of(request).catalog.entries()]
+
+    return json_response({"models": await asyncio.to_thread(models)})
+
+
+async def ps(request: Request) -> Response:
+    """`GET /api/ps`: the resident model."""
+    resident = residency_of(request).current()
+    if resident is None:
+        return json_response({"models": []})
+    header, _ = await asyncio.to_thread(_header_or_reason, resident.entry)
+    now = time.time()
+    model = running(resident.entry, header, n_ctx=resident.model.n_ctx, expires_at=resident.expires_at, now=now)
+    return json_response({"models": [model]})
+
+
+async def show(request: Request) -> Response:
+    """`POST /api/show`: one model's details, template and metadata."""
+    name, verbose = _parsed(ollama.parse_show, await request.body())
+    residency = residency_of(request)
+    entry = residency.catalog.resolve(name)
+    header = await asyncio.to_thread(_read_header, entry.path, FileIdentity.of(entry.path), verbose)
+    resident = residency.current()
+    n_ctx = resident.model.n_ctx if resident is not None and resident.entry == entry else None
+    return json_response(described(entry, header, n_ctx=n_ctx, verbose=verbose))
+
+
+def _header_or_reason(entry: Entry) -> tuple[Header | None, str | None]:
+    """A model's header, or why it has none."""
+    try:
+        return _read_header(entry.path, FileIdentity.of(entry.path), False), None
+    except (RegistryError, EngineError) as error:
+        return None, str(error)
+
+
+@lru_cache(maxsize=64)
+def _read_header(path: Path, identity: FileIdentity, verbose: bool) -> Header:
+    """A file's header; its arrays are null unless `verbose`. `identity` makes another state of the file another entry.
+
+    Raises:
+        InvalidModelFile: it is not one.
+    """
+    with GGUFFile.open(path) as file:
+        metadata = {name: plain(value, arrays=verbose) for name, value in file.metadata.items()}
+        tensors = tuple((info.name, info.type.name, info.shape) for info in file.tensors.values())
+    return Header(metadata, sum(prod(shape) for _, _, shape in tensors), tensors)
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+async def generate(request: Request) -> Response:
+    """`POST /api/generate`."""
+    body = await request.body()
+    return await _answer(request, _parsed(ollama.parse_generate, body), body)
+
+
+async def chat(request: Request) -> Response:
+    """`POST /api/chat`."""
+    body = await request.body()
+    return await _answer(request, _parsed(ollama.parse_chat, body), body)
+
+
+class _Jobs:
+    """Builds a request's one job, and remembers how many messages did not fit."""
+
+    def __init__(self, asked: ollama.Request, defaults: Defaults) -> None:
+        self.asked = asked
+        self.defaults = defaults
+        self.dropped = 0
+
+    def __call__(self, model: Model) -> list[Job]:
+        """The job for `model`.
+
+        Raises:
+            BadRequest, InvalidRequest: what is wrong with the request.
+            ContextOverflow: the prompt has no room.
+        """
+        asked, options = self.asked, self.asked.options
+        n_ctx = model.n_ctx if options.num_ctx is None else max(options.num_ctx, MIN_CTX)
+        if n_ctx > model.n_ctx:
+            raise BadRequest(f"num_ctx {n_ctx} is more than the context of {model.n_ctx} tokens that is served")
+        if asked.prompt is not None:
+            prompt = tokenize_prompt(model.tokenizer, asked.prompt)
+        else:
+            prompt = self._conversation(model, min(n_ctx, model.n_ctx - 1))
+        if len(prompt) > n_ctx:
+            raise ContextOverflow(len(prompt), n_ctx)
+        sampling = dict(options.sampling)
+        if sampling.get("repeat_last_n") == -1:
+            sampling["repeat_last_n"] = n_ctx
+        fields = parse_fields({**sampling, "n_predict": options.num_predict, "stop": list(options.stop)})
+        return [checked_job(prompt, fields, model, self.defaults)]
+
+    def _conversation(self, model: Model, limit: int) -> list[int]:
+        """The tokens of the conversation, its oldest messages left out where it would have more than `limit`."""
+        template = openai.required_template(model.template)
+
+        def tokens(messages: Sequence[dict[str, str]]) -> list[int]:
+            text = openai.render(openai.parse_chat({"messages": list(messages)}), template)
+            return tokenize_prompt(model.tokenizer, text)
+
+        prompt = tokens(self.asked.messages)
+        self.dropped = 0
+        if len(prompt) > limit and self.asked.truncate:
+            left, self.dropped = ollama.fit_messages(self.asked.messages, limit, lambda part: len(tokens(part)))
+            prompt = tokens(left)
+        return prompt
+
+
+class _Talk:
+    """One request on its way to its objects.
+
+    Args:
+        request: as it came.
+        asked: what it asks.
+        body: its bytes.
+    """
+
+    def __init__(self, request: Request, asked: ollama.Request, body: bytes) -> None:
+        self.asked = asked
+        self._body = body
+        self._residency = residency_of(request)
+        self._jobs = _Jobs(asked, defaults_of(request))
+        self._keep_alive = self._residency.keep_alive if asked.keep_alive is None else asked.keep_alive
+        self._started_ns = self._loaded_ns = time.perf_counter_ns()
+
+    async def load(self) -> dict[str, Any]:
+        """Load the model, or unload it, and say so."""
+        asked, residency = self.asked, self._residency
+        if asked.keep_alive != 0:
+            async with residency.acquire(asked.model, self._keep_alive):
+                return ollama.nothing_done(asked.api, asked.model, "load")
+        entry, resident = residency.catalog.resolve(asked.model), residency.current()
+        if resident is not None and resident.entry.path == entry.path:
+            await residency.unload()
+        return ollama.nothing_done(asked.api, asked.model, "unload")
+
+    async def whole(self) -> dict[str, Any]:
+        """The answer as one object."""
+        asked = self.asked
+        async with self._open() as (answer, receipt):
+            async for batch in answer.batches():
+                receipt.token()
+                step = batch[-1][1]
+        assert step.final is not None, "the engine gave no last step"
+        receipt.text(step.final.text)
+        return ollama.final(asked.api, asked.model, step.final.text, self._measured(step.final, step.timings, receipt))
+
+    async def lines(self) -> AsyncGenerator[bytes, None]:
+        """The answer as NDJSON, everything that is ready at a time. What fails after the first line is the last one."""
+        asked, began = self.asked, False
+        try:
+            async with self._open() as (answer, receipt):
+                async for batch in answer.batches():
+                    receipt.token()
+                    texts = [each.text for _, each in batch]
+                    step = batch[-1][1]
+                    if step.final is not None:
+                        texts.append(step.final.held)  # no stop string came of it: it is part of the answer
+                    for text in texts:
+                        receipt.text(text)
+                    events = [ollama.part(asked.api, asked.model, text) for text in texts if text]
+                    if step.final is not None:
+                        measured = self._measured(step.final, step.timings, receipt)
+                        events.append(ollama.final(asked.api, asked.model, "", measured))
+                    began = True
+                    yield b"".join(map(ndjson, events))
+        except Exception as error:
+            if not began:
+                raise
+            logger.error("a stream failed", exc_info=error)
+            yield ndjson(ollama.error(as_api_error(error).message))
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[tuple[Answer, Receipt]]:
+        """The engine at work on the answer, and its receipt."""
+        asked, options = self.asked, self._residency.options
+        async with open_answer(self._residency, asked.model, self._jobs, keep_alive=self._keep_alive) as answer:
+            self._loaded_ns = time.perf_counter_ns()
+            yield answer, Receipt(answer.entry, self._body, options, self._started_ns, asked.ignored)
+
+    def _measured(self, final: generation.Final, timings: Timings, receipt: Receipt) -> ollama.Measured:
+        return ollama.Measured(
+            done_reason="length" if final.stop_type == "limit" else "stop",
+            total_ns=time.perf_counter_ns() - self._started_ns,
+            load_ns=self._loaded_ns - self._started_ns,
+            prompt_n=final.tokens_evaluated,
+            cache_n=timings.cache_n,
+            prompt_ns=timings.prompt_ns,
+            predicted_n=timings.predicted_n,
+            predicted_ns=timings.predicted_ns,
+            dropped=self._jobs.dropped,
+            receipt=receipt.finish(final.tokens_evaluated, timings.predicted_n),
+        )
+
+
+async def _answer(request: Request, asked: ollama.Request, body: bytes) -> Response:
+    talk = _Talk(request, asked, body)
+    if asked.only_loads:
+        return json_response(await until_disconnect(request, talk.load()))
+    if asked.stream:
+        return EventStream(talk.lines(), NDJSON)
+    return json_response(await until_disconnect(request, talk.whole()))
+
+
+def _parsed(parse: Callable[[bytes], T], body: bytes) -> T:
+    """What `parse` reads from the body; what is wrong with it is a 400."""
+    try:
+        return parse(body)
+    except InvalidBody as error:
+        raise BadRequest(str(error)) from None
+
+
+def _refusing(path: str, method: str) -> Route:
+    async def refuse(request: Request) -> Response:
+        raise NotSupported(path)
+
+    return Route(path, refuse, methods=[method])
+
+
+routes = [
+    Route("/", root, methods=["GET"]),
+    Route("/api/version", version, methods=["GET"]),
+    Route("/api/tags", tags, methods=["GET"]),
+    Route("/api/ps", ps, methods=["GET"]),
+    Route("/api/show", show, methods=["POST"]),
+    Route("/api/generate", generate, methods=["POST"]),
+    Route("/api/chat", chat, methods=["POST"]),
+    *(_refusing(f"/api/{name}", "POST") for name in NOT_BUILT),
+    _refusing("/api/delete", "DELETE"),
+]

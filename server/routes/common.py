@@ -1,0 +1,211 @@
+"""What the llama-server and OpenAI routes share: reading a body, who answers, running jobs whole or as a stream."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from engine.errors import ContextOverflow, InvalidRequest
+from engine.generation import Final, Step, Timings
+from engine.model import Model
+from registry.catalog import Entry
+from server.answers import Answer, Build, open_answer
+from server.errors import JSON, BadRequest, error_object
+from server.receipts import Receipt
+from server.settings import Settings
+from server.streams import sse
+from server.wire.fields import CompletionFields
+from server.wire.llama import Defaults, build_job, json_object
+from slots.residency import Job, Residency
+
+logger = logging.getLogger("bankml.server")
+
+
+def residency_of(request: Request) -> Residency:
+    """Who has the engine."""
+    residency: Residency = request.app.state.residency
+    return residency
+
+
+def settings_of(request: Request) -> Settings:
+    """What the command line says."""
+    settings: Settings = request.app.state.settings
+    return settings
+
+
+def defaults_of(request: Request) -> Defaults:
+    """What the command line says for requests that do not."""
+    settings = settings_of(request)
+    return Defaults(settings.sampling, settings.n_predict, settings.cache_prompt)
+
+
+def shown_name(settings: Settings, entry: Entry) -> str:
+    """What answers call the model: its first alias, else the file's path, as llama-server."""
+    return settings.alias[0] if settings.alias else str(entry.path)
+
+
+def json_response(body: object) -> Response:
+    """A 200 with `body` as JSON."""
+    return Response(orjson.dumps(body), media_type=JSON)
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A request's body: its bytes, its JSON object, and when it was read (`time.perf_counter_ns`)."""
+
+    raw: bytes
+    json: dict[str, Any]
+    read_ns: int
+
+
+async def read_body(request: Request) -> Body:
+    """The body of a POST.
+
+    Raises:
+        BadRequest: it is not JSON, or not an object.
+    """
+    raw = await request.body()
+    read_ns = time.perf_counter_ns()
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise BadRequest(f"[json.exception.parse_error.101] parse error at {where}: {error.msg}") from None
+    return Body(raw, json_object(value), read_ns)
+
+
+def asked_model(residency: Residency, body: Mapping[str, Any]) -> str | None:
+    """The model a request names, or None for the one served: with a single file any name is answered.
+
+    Raises:
+        BadRequest: `model` is not a text where it matters.
+    """
+    if len(residency.catalog.entries()) == 1:
+        return None
+    name = body.get("model")
+    if name is not None and not isinstance(name, str):
+        raise BadRequest("'model' must be a string")
+    return name or None
+
+
+def checked_job(prompt: list[int], fields: CompletionFields, model: Model, defaults: Defaults) -> Job:
+    """The job for one prompt, refused here if the engine would refuse it, so before a stream has begun.
+
+    Raises:
+        InvalidRequest: a token outside the vocabulary, or sampling parameters that cannot be.
+        ContextOverflow: the prompt fills the context.
+    """
+    job = build_job(prompt, fields, model, defaults)
+    if prompt and not (min(prompt) >= 0 and max(prompt) < model.n_vocab):
+        raise InvalidRequest("Prompt contains invalid tokens")
+    if len(prompt) >= model.n_ctx:
+        raise ContextOverflow(len(prompt), model.n_ctx)
+    return job
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One request on its way to the engine: everything but how its API shows it."""
+
+    residency: Residency
+    name: str | None
+    build: Build
+    body: Body
+    ignored: tuple[str, ...]
+
+    def receipt(self, answer: Answer) -> Receipt:
+        """The receipt to write while `answer` runs."""
+        return Receipt(answer.entry, self.body.raw, self.residency.options, self.body.read_ns, self.ignored)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Answers that ran to their ends: who answered, and for each prompt its job, its end and its timings."""
+
+    answer: Answer
+    finals: list[tuple[Final, Timings]]
+    receipt: Receipt
+
+    def finish(self) -> dict[str, Any]:
+        """The receipt over all prompts."""
+        prompt_tokens = sum(final.tokens_evaluated for final, _ in self.finals)
+        return self.receipt.finish(prompt_tokens, sum(timings.predicted_n for _, timings in self.finals))
+
+
+async def run_whole(run: Run) -> Whole:
+    """Run a request to its end.
+
+    Raises:
+        What `answers.open_answer` and the engine raise.
+    """
+    async with open_answer(run.residency, run.name, run.build) as answer:
+        receipt = run.receipt(answer)
+        finals: list[tuple[Final, Timings]] = []
+        async for batch in answer.batches():
+            if batch[0][1].token is not None:
+                receipt.token()
+            finals += [(step.final, step.timings) for _, step in batch if step.final is not None]
+        return Whole(answer, finals, receipt)
+
+
+class Style(Protocol):
+    """How an API shows a stream. Pure: steps in, events out."""
+
+    end: bytes
+    """What closes the stream."""
+
+    def text_of(self, index: int, step: Step) -> str:
+        """The text this step puts on the wire for prompt `index`; asked once a step, before its events."""
+        ...
+
+    def events(self, index: int, step: Step, text: str) -> Iterable[Any]:
+        """The events of one step, whose `text_of` is `text`."""
+        ...
+
+    def receipt(self, receipt: Mapping[str, Any]) -> Any:
+        """The receipt's event."""
+        ...
+
+
+async def run_stream(run: Run, style_of: StyleOf) -> AsyncGenerator[bytes, None]:
+    """A request's server-sent events: those of each step, the receipt's, the end. For `streams.EventStream`.
+
+    Raises:
+        What `answers.open_answer` raises, before the first item; a later error is an event, and ends the stream.
+    """
+    async with open_answer(run.residency, run.name, run.build) as answer:
+        receipt, style = run.receipt(answer), style_of(answer)
+        prompt_tokens = completion_tokens = 0
+        yield b""  # the engine is ours: the client learns that it works
+        try:
+            async for batch in answer.batches():
+                if batch[0][1].token is not None:
+                    receipt.token()
+                chunks = []
+                for index, step in batch:
+                    text = style.text_of(index, step)
+                    if text and index == 0:
+                        receipt.text(text)
+                    chunks += [sse(event) for event in style.events(index, step, text)]
+                    if step.final is not None:
+                        prompt_tokens += step.final.tokens_evaluated
+                        completion_tokens += step.timings.predicted_n
+                yield b"".join(chunks)
+        except Exception as error:
+            logger.error("a stream failed", exc_info=error)
+            yield sse({"error": error_object(error)})
+            return
+        yield sse(style.receipt(receipt.finish(prompt_tokens, completion_tokens))) + style.end
+
+
+class StyleOf(Protocol):
+    """Makes the style of one answer."""
+
+    def __call__(self, answer: Answer, /) -> Style: ...

@@ -1,0 +1,178 @@
+"""What the server says about itself: `/health`, `/v1/models`, `/props`; and by name what it does not do yet."""
+
+from __future__ import annotations
+
+import secrets
+import string
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from engine.model import Model
+from server.errors import ApiError
+from server.receipts import BUILD
+from server.routes.common import json_response, residency_of, settings_of, shown_name
+from server.settings import Settings
+from server.wire import llama
+from server.wire.fields import CompletionFields
+from slots.residency import Resident
+
+FILE_TYPES: Mapping[int, str] = {
+    0: "all F32",
+    1: "F16",
+    2: "Q4_0",
+    3: "Q4_1",
+    7: "Q8_0",
+    8: "Q5_0",
+    9: "Q5_1",
+    10: "Q2_K - Medium",
+    11: "Q3_K - Small",
+    12: "Q3_K - Medium",
+    13: "Q3_K - Large",
+    14: "Q4_K - Small",
+    15: "Q4_K - Medium",
+    16: "Q5_K - Small",
+    17: "Q5_K - Medium",
+    18: "Q6_K",
+    21: "Q2_K - Small",
+    32: "BF16",
+}
+"""What llama-server calls a file's weight type (`general.file_type`)."""
+
+VOCABULARY_TYPES: Mapping[str, int] = {"no_vocab": 0, "llama": 1, "gpt2": 2, "bert": 3, "t5": 4, "rwkv": 5}
+"""llama.cpp's number for a kind of vocabulary (`tokenizer.ggml.model`)."""
+
+_MEDIA_MARKER = "<__media_" + "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(32)) + "__>"
+
+
+async def health(request: Request) -> Response:
+    """`GET /health`: the server answers, whatever the engine is doing."""
+    return json_response({"status": "ok"})
+
+
+async def models(request: Request) -> Response:
+    """`GET /v1/models`: the resident model, or the default one, loaded for it."""
+    resident = await residency_of(request).current_or_default()
+    return json_response(models_body(resident, settings_of(request)))
+
+
+async def props(request: Request) -> Response:
+    """`GET /props`."""
+    resident = await residency_of(request).current_or_default()
+    return json_response(props_body(resident, settings_of(request)))
+
+
+def file_type(model: Model) -> str:
+    """llama-server's name for the model's weight type."""
+    return FILE_TYPES.get(int(model.metadata.get("general.file_type", -1)), "unknown, may not work")
+
+
+def models_body(resident: Resident, settings: Settings) -> dict[str, Any]:
+    """llama-server's `/v1/models`: one model in Ollama's list form and in OpenAI's."""
+    model, name = resident.model, shown_name(settings, resident.entry)
+    empty = {"parent_model": "", "format": "gguf", "family": "", "families": [""]}
+    listed = {"name": name, "model": name, "modified_at": "", "size": "", "digest": "", "type": "model"}
+    listed_more = {"description": "", "tags": [""], "capabilities": ["completion"], "parameters": ""}
+    details = {**empty, "parameter_size": "", "quantization_level": ""}
+    meta = {
+        "vocab_type": VOCABULARY_TYPES.get(str(model.metadata.get("tokenizer.ggml.model")), 0),
+        "n_vocab": model.n_vocab,
+        "n_ctx": model.n_ctx,
+        "n_ctx_train": model.n_ctx_train,
+        "n_embd": model.n_embd,
+        "n_params": model.n_params,
+        "size": model.size,
+        "ftype": file_type(model),
+    }
+    info = {
+        "id": name,
+        "aliases": list(settings.alias) or [name],
+        "tags": list(settings.tags),
+        "object": "model",
+        "created": int(time.time()),
+        "owned_by": "llamacpp",
+        "meta": meta,
+    }
+    return {"models": [{**listed, **listed_more, "details": details}], "object": "list", "data": [info]}
+
+
+def props_body(resident: Resident, settings: Settings) -> dict[str, Any]:
+    """llama-server's `/props`. What belongs to endpoints we do not have is false."""
+    model, name = resident.model, shown_name(settings, resident.entry)
+    form = llama.Format(name, CompletionFields(reasoning_format="none"))
+    params = llama.generation_settings(llama.sampling_defaults(model, settings.sampling), form, short=True)
+    tokenizer = model.tokenizer
+    return {
+        "default_generation_settings": {"params": params, "n_ctx": model.n_ctx},
+        "total_slots": 1,
+        "model_alias": name,
+        "model_ftype": file_type(model),
+        "model_path": str(resident.entry.path),
+        "modalities": {"vision": False, "video": False, "audio": False},
+        "media_marker": _MEDIA_MARKER,
+        "endpoint_slots": False,
+        "endpoint_props": False,
+        "endpoint_metrics": False,
+        "ui": False,
+        "ui_settings": {},
+        "chat_template": "" if model.template is None else model.template.source,
+        "chat_template_caps": _capabilities(model),
+        "bos_token": llama.token_text(tokenizer, tokenizer.bos),
+        "eos_token": llama.token_text(tokenizer, tokenizer.eos),
+        "build_info": BUILD,
+        "is_sleeping": False,
+        "cors_proxy_enabled": False,
+    }
+
+
+def _capabilities(model: Model) -> dict[str, bool]:
+    return {} if model.template is None else dict(sorted(asdict(model.template.capabilities).items()))
+
+
+NOT_SUPPORTED: Mapping[tuple[str, str], str] = {
+    ("GET", "/metrics"): "This server does not support metrics endpoint. Start it with `--metrics`",
+    ("POST", "/props"): "This server does not support changing global properties. Start it with `--props`",
+    ("GET", "/slots"): "This server does not support slots endpoint. Start it with `--slots`",
+    ("POST", "/slots/{id_slot}"): "This server does not support slots action. Start it with `--slot-save-path`",
+    **{
+        ("POST", path): "This server does not support embeddings. Start it with `--embeddings`"
+        for path in ("/embedding", "/embeddings", "/v1/embeddings")
+    },
+    **{
+        ("POST", path): "This server does not support reranking. Start it with `--reranking`"
+        for path in ("/rerank", "/reranking", "/v1/rerank", "/v1/reranking")
+    },
+    **{
+        ("POST", path): f"{path} is not supported"
+        for path in (
+            *("/infill", "/v1/responses", "/responses", "/v1/messages", "/v1/messages/count_tokens", "/lora-adapters"),
+            *("/v1/chat/completions/input_tokens", "/chat/completions/input_tokens", "/v1/chat/completions/control"),
+            *("/v1/responses/input_tokens", "/responses/input_tokens"),
+            *("/v1/audio/transcriptions", "/audio/transcriptions"),
+        )
+    },
+    ("GET", "/lora-adapters"): "/lora-adapters is not supported",
+}
+"""llama-server's endpoints that are not here: a 501 with its words where it has some, not a 404."""
+
+
+def _refusing(path: str, method: str, message: str) -> Route:
+    async def refuse(request: Request) -> Response:
+        raise ApiError(501, message)
+
+    return Route(path, refuse, methods=[method])
+
+
+routes = [
+    Route("/health", health, methods=["GET"]),
+    Route("/v1/health", health, methods=["GET"]),
+    Route("/models", models, methods=["GET"]),
+    Route("/v1/models", models, methods=["GET"]),
+    Route("/props", props, methods=["GET"]),
+    *(_refusing(path, method, message) for (method, path), message in NOT_SUPPORTED.items()),
+]

@@ -1,0 +1,268 @@
+"""`bankml serve`: from settings to a listening server. Whatever stops it is one `ServeError`."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+import socket
+import stat
+import sys
+from concurrent.futures import Future
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from registry.errors import RegistryError
+from registry.pins import Digest, sha256_in_background
+from server.settings import Settings
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from registry.catalog import Catalog
+    from slots.residency import Residency
+
+log = logging.getLogger("bankml")
+_GRACE = 5  # seconds that running answers have to end once the server is told to stop
+
+
+class ServeError(Exception):
+    """Why the server does not start; one line."""
+
+
+def serve(settings: Settings) -> None:
+    """Serves until SIGTERM, SIGINT or SIGHUP.
+
+    The file is hashed while the modules load. The address is taken first, so that a busy port is known before any
+    work; nobody is let in until the model is ready.
+
+    Raises:
+        ServeError: the address, the file or the model cannot be used.
+    """
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr
+    )
+    verified = find_model(settings)
+    sockets = bind(settings)
+    files = [sock.getsockname() for sock in sockets if sock.family == socket.AF_UNIX]
+    try:
+        import uvloop
+
+        import server.app  # noqa: F401 - the slow imports, while the file is hashed
+
+        catalog = catalog_of(settings, verified)
+        uvloop.run(_serve(settings, catalog, sockets))
+    finally:
+        for sock in sockets:
+            sock.close()
+        for file in files:
+            Path(file).unlink(missing_ok=True)
+
+
+def find_model(settings: Settings) -> Future[tuple[Path, Digest]]:
+    """The model file and its sha256, on their way: the one given, or the default one, fetched if need be."""
+    future: Future[tuple[Path, Digest]] = Future()
+    if settings.model is not None:
+        path = settings.model.expanduser()
+        given = sha256_in_background(path)
+        given.add_done_callback(
+            lambda done: (
+                future.set_exception(error) if (error := done.exception()) else future.set_result((path, done.result()))
+            )
+        )
+        return future
+
+    def fetch() -> None:
+        from registry.download import ensure
+        from registry.progress import OnTerminal
+
+        progress = OnTerminal()
+        try:
+            found = ensure(progress=progress, offline=settings.offline)
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(found)
+        finally:
+            progress.close()
+
+    Thread(target=fetch, name="bankml-fetch", daemon=True).start()
+    return future
+
+
+def catalog_of(settings: Settings, verified: Future[tuple[Path, Digest]]) -> Catalog:
+    """The catalog of the one file served.
+
+    Raises:
+        ServeError: the file cannot be read or fetched.
+    """
+    from registry.catalog import Catalog
+
+    try:
+        path, digest = verified.result()
+        return Catalog.of_file(path, aliases=settings.alias, digest=digest)
+    except RegistryError as error:
+        raise ServeError(str(error)) from error
+
+
+async def open_residency(settings: Settings, catalog: Catalog) -> Residency:
+    """The model loaded, for a server or for a talk in the terminal.
+
+    Raises:
+        ServeError: the model cannot be loaded.
+    """
+    from engine.errors import EngineError
+    from engine.model import ModelOptions
+    from slots.residency import Residency
+
+    options = ModelOptions(
+        n_ctx=settings.n_ctx,
+        n_batch=settings.n_batch,
+        n_ubatch=settings.n_ubatch,
+        n_threads=settings.n_threads,
+        cache_type_k=settings.cache_type_k,
+        cache_type_v=settings.cache_type_v,
+    )
+    residency = Residency(catalog, options, keep_alive=settings.keep_alive)
+    entry = catalog.default
+    try:
+        await residency.start()
+    except (EngineError, RegistryError) as error:
+        raise ServeError(_named(entry.path, str(error))) from error
+    except MemoryError as error:
+        raise ServeError(f"not enough memory for {entry.path} with a context of {settings.n_ctx} tokens") from error
+    except OSError as error:
+        raise ServeError(_named(entry.path, error.strerror or str(error))) from error
+    return residency
+
+
+def http_server(settings: Settings, residency: Residency) -> uvicorn.Server:
+    """The HTTP server for a loaded model; set its `should_exit` to stop it."""
+    import uvicorn
+
+    from server.app import create_app
+
+    config = uvicorn.Config(
+        create_app(settings, residency),
+        http="httptools",
+        lifespan="on",
+        log_config=None,
+        access_log=settings.verbose,
+        server_header=False,
+        backlog=512,
+        timeout_graceful_shutdown=_GRACE,
+    )
+    logging.getLogger("uvicorn.error").setLevel(logging.INFO if settings.verbose else logging.WARNING)
+    return uvicorn.Server(config)
+
+
+async def _serve(settings: Settings, catalog: Catalog, sockets: list[socket.socket]) -> None:
+    residency = await open_residency(settings, catalog)
+    entry, resident = catalog.default, residency.current()
+    n_ctx = resident.model.n_ctx if resident else settings.n_ctx
+    log.info("model %s (%.0f MB) sha256 %s", entry.path, entry.size / 1e6, entry.sha256[:16])
+    log.info(
+        "context %d, threads %d, batch %d, micro-batch %d",
+        n_ctx,
+        settings.n_threads,
+        settings.n_batch,
+        settings.n_ubatch,
+    )
+    server = http_server(settings, residency)
+    # uvicorn stops on SIGINT and SIGTERM and then raises the signal again, for whoever listened before: nobody.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    signal.signal(signal.SIGHUP, lambda *_: setattr(server, "should_exit", True))
+    for address in addresses(sockets):
+        log.info("listening on %s", address)
+    await server.serve(sockets=sockets)
+    log.info("stopped")
+
+
+def _named(path: Path, text: str) -> str:
+    """The text with the file's name in front, unless it has it."""
+    return text if str(path) in text else f"{path}: {text}"
+
+
+def bind(settings: Settings) -> list[socket.socket]:
+    """The sockets of `--host` (addresses or `*.sock` paths, comma-separated) and `--port`, bound, not listening.
+
+    Raises:
+        ServeError: an address is in use, not ours, or not known.
+    """
+    sockets: list[socket.socket] = []
+    port = settings.port
+    try:
+        for host in (part.strip() for part in settings.host.split(",")):
+            if host.endswith(".sock"):
+                sockets.append(_bind_unix(host))
+            elif host:
+                sockets.append(_bind_tcp(host, port, settings.reuse_port))
+                port = sockets[-1].getsockname()[1]
+    except ServeError:
+        for sock in sockets:
+            sock.close()
+        raise
+    if not sockets:
+        raise ServeError(f"--host '{settings.host}' names no address")
+    return sockets
+
+
+def _bind_tcp(host: str, port: int, reuse_port: bool) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (socket.gaierror, UnicodeError) as error:
+        raise ServeError(f"cannot listen on {host}: no such host") from error
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+    except OSError as error:
+        sock.close()
+        raise ServeError(f"cannot listen on {_joined(host, port)}: {_bind_reason(error)}") from error
+    sock.set_inheritable(False)
+    return sock
+
+
+def _bind_unix(path: str) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
+            try:
+                sock.connect(path)
+            except ConnectionRefusedError:
+                os.unlink(path)  # left behind by a server that is gone
+            else:
+                raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        sock.bind(path)
+    except OSError as error:
+        sock.close()
+        raise ServeError(f"cannot listen on {path}: {_bind_reason(error)}") from error
+    return sock
+
+
+def _bind_reason(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "address already in use; give another one with --port"
+    return error.strerror or str(error)
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
+
+
+def addresses(sockets: list[socket.socket]) -> list[str]:
+    """What each socket listens on, as a URL."""
+    shown = []
+    for sock in sockets:
+        name = sock.getsockname()
+        shown.append(f"unix:{name}" if isinstance(name, str) else f"http://{_joined(name[0], name[1])}")
+    return shown

@@ -1,0 +1,390 @@
+"""OpenAI's endpoints as llama-server b11192 answers them, as pure functions: a body to jobs, steps to chunks."""
+
+from __future__ import annotations
+
+import secrets
+import string
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from engine.chat_template import ChatTemplate, normalize_messages
+from engine.generation import Final, Step, Timings
+from server.errors import BadRequest, NotSupported
+from server.receipts import BUILD
+from server.wire.fields import CompletionFields, parse_fields
+from server.wire.llama import Format, shows_timings, whole_text
+
+CHAT_KNOWN = frozenset(
+    {
+        *("messages", "model", "prompt", "tools", "tool_choice", "parallel_tool_calls", "response_format"),
+        *("top_logprobs", "add_generation_prompt", "chat_template_kwargs", "reasoning_effort"),
+        *("message_delimiters", "thinking_budget_tokens"),
+    }
+)
+"""Fields of a chat request that are not completion fields."""
+
+COMPLETION_KNOWN = frozenset({"prompt", "model", "message_delimiters"})
+"""Fields of a completion request that are not completion fields."""
+
+_ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
+
+Message = dict[str, Any]
+
+
+def new_id() -> str:
+    """An answer's id: `chatcmpl-` and 32 letters and digits, on `/v1/completions` too, as llama-server makes them."""
+    return "chatcmpl-" + "".join(secrets.choice(_ALPHABET) for _ in range(32))
+
+
+# -- chat request in -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A chat request, validated.
+
+    Attributes:
+        fields: the completion fields.
+        messages: what the template renders, the continued message left out.
+        prefill: the beginning of the answer, given as a final assistant message; "" for none.
+        echo_prefill: whether a stream repeats the prefill (a whole answer always does).
+        add_generation_prompt: whether the prompt ends in the assistant's opening.
+        continues: whether there is a message to continue, be it an empty one.
+        template_kwargs: more variables for the template.
+        ignored: fields that were accepted and change nothing.
+    """
+
+    fields: CompletionFields
+    messages: tuple[Message, ...]
+    prefill: str
+    echo_prefill: bool
+    add_generation_prompt: bool
+    continues: bool
+    template_kwargs: Mapping[str, Any]
+    ignored: tuple[str, ...]
+
+
+def parse_chat(body: Mapping[str, Any]) -> ChatRequest:
+    """A chat request's body, validated in llama-server's order.
+
+    Raises:
+        BadRequest, InvalidRequest: what llama-server refuses (where it gives 500 for the client's fault, we give 400).
+        NotSupported: tools, images, constrained output.
+    """
+    _check_response_format(body)
+    if "messages" not in body:
+        raise BadRequest("'messages' is required")
+    messages = _parse_messages(body["messages"])
+    _check_tools(body)
+    add_generation_prompt = body.get("add_generation_prompt")
+    add_generation_prompt = add_generation_prompt if isinstance(add_generation_prompt, bool) else True
+    asked = body.get("continue_final_message")
+    continues = asked is True or asked in ("content", "reasoning_content")
+    ends_in_assistant = bool(messages) and messages[-1]["role"] == "assistant"
+    if not continues and ends_in_assistant:
+        if len(messages) >= 2 and messages[-2]["role"] == "assistant":
+            raise BadRequest("Cannot have 2 or more assistant messages at the end of the list.")
+        continues, add_generation_prompt = True, False
+        asked = None
+    if continues and add_generation_prompt:
+        raise BadRequest("Cannot set both add_generation_prompt and continue_final_message to true.")
+    if asked == "reasoning_content":
+        raise NotSupported("continue_final_message 'reasoning_content'")
+    kwargs = _template_kwargs(body)
+    add_generation_prompt = bool(kwargs.pop("add_generation_prompt", False)) or add_generation_prompt
+    if body.get("logprobs") in (None, False) and body.get("top_logprobs") is not None:
+        raise BadRequest("top_logprobs requires logprobs to be set to true")
+    fields = parse_fields(body, CHAT_KNOWN)
+    prefill = ""
+    if continues and messages:
+        prefill = _content_text(messages.pop()["content"])
+    return ChatRequest(
+        fields=fields,
+        messages=tuple(messages),
+        prefill=prefill,
+        echo_prefill=fields.echo or not asked,
+        add_generation_prompt=add_generation_prompt,
+        continues=continues,
+        template_kwargs=kwargs,
+        ignored=(*fields.ignored, *_unused(body)),
+    )
+
+
+def _unused(body: Mapping[str, Any]) -> list[str]:
+    """Fields of a type llama-server takes no notice of."""
+    types: Mapping[str, type] = {"chat_template_kwargs": dict, "response_format": dict, "tool_choice": str}
+    types = {**types, "add_generation_prompt": bool, "reasoning_effort": str}
+    return [name for name, kind in types.items() if body.get(name) is not None and not isinstance(body[name], kind)]
+
+
+def render(chat: ChatRequest, template: ChatTemplate) -> str:
+    """The prompt of a chat request.
+
+    A continued message follows the assistant's opening; one that is empty has none, as in llama-server.
+
+    Raises:
+        InvalidRequest: the template refuses the conversation.
+    """
+    kwargs = dict(chat.template_kwargs)
+    prompt = template.render(chat.messages, add_generation_prompt=chat.add_generation_prompt, **kwargs)
+    if chat.continues and chat.prefill:
+        prompt += template.generation_prompt(chat.messages, **kwargs) + chat.prefill
+    return prompt
+
+
+def required_template(template: ChatTemplate | None) -> ChatTemplate:
+    """The model's chat template.
+
+    Raises:
+        BadRequest: it has none.
+    """
+    if template is None:
+        raise BadRequest("this model has no chat template")
+    return template
+
+
+def _content_text(content: str | list[Mapping[str, Any]]) -> str:
+    """A continued message's text; parts stand in paragraphs of their own, none before the first text."""
+    if isinstance(content, str):
+        return content
+    text = ""
+    for part in content:
+        text += ("\n\n" if text else "") + part["text"]
+    return text
+
+
+def _parse_messages(value: Any) -> list[Message]:
+    if not isinstance(value, list):
+        raise BadRequest("Expected 'messages' to be an array")
+    for message in value:
+        _check_message(message)
+    messages = normalize_messages(value)
+    if any("tool_calls" in message for message in messages):
+        raise NotSupported("tool_calls")
+    return messages
+
+
+def _check_message(message: Any) -> None:
+    given = message if isinstance(message, dict) else {}
+    if given.get("role") != "assistant":
+        if "content" not in given:
+            raise BadRequest("All non-assistant messages must contain 'content'")
+    elif "content" not in given and "tool_calls" not in given:
+        raise BadRequest("Assistant message must contain either 'content' or 'tool_calls'!")
+    content = given.get("content")
+    if content is None or isinstance(content, str):
+        return
+    if not isinstance(content, list):
+        raise BadRequest("Expected 'content' to be a string or an array")
+    for part in content:
+        _check_part(part)
+
+
+def _check_part(part: Any) -> None:
+    part_type = part.get("type") if isinstance(part, dict) else None
+    media = {"image_url": "image", "input_audio": "audio", "input_video": "video", "video_url": "video"}
+    if isinstance(part_type, str) and part_type in media:
+        hint = "hint: if this is unexpected, you may need to provide the mmproj"
+        raise BadRequest(f"{media[part_type]} input is not supported - {hint}")
+    if part_type != "text":
+        raise BadRequest("unsupported content[].type")
+
+
+def _check_tools(body: Mapping[str, Any]) -> None:
+    tools = body.get("tools")
+    if tools is not None and not isinstance(tools, list):
+        shown, indented = orjson.dumps(tools).decode(), orjson.dumps(tools, option=orjson.OPT_INDENT_2).decode()
+        complaint = f"Expected 'tools' to be an array, got {shown}; tools = {indented}"
+        raise BadRequest(f"Failed to parse tools: {complaint}")
+    if tools:
+        raise NotSupported("tools")
+    choice = body.get("tool_choice")
+    if isinstance(choice, str) and choice not in ("auto", "none", "required"):
+        raise BadRequest(f"Invalid tool_choice: {choice}")
+
+
+def _check_response_format(body: Mapping[str, Any]) -> None:
+    response_format = body.get("response_format")
+    wanted = response_format.get("type") if isinstance(response_format, dict) else None
+    if wanted in ("json_object", "json_schema"):
+        raise NotSupported(f"response_format type '{wanted}'")
+    if isinstance(wanted, str) and wanted not in ("", "text"):
+        raise BadRequest(f'response_format type must be one of "text" or "json_object", but got: {wanted}')
+
+
+def _template_kwargs(body: Mapping[str, Any]) -> dict[str, Any]:
+    given = body.get("chat_template_kwargs")
+    kwargs: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
+    if kwargs.pop("tools", None):
+        raise NotSupported("tools")
+    if isinstance(kwargs.get("enable_thinking"), str):
+        raise BadRequest('invalid type for "enable_thinking" (expected boolean, got string)')
+    effort = body.get("reasoning_effort")
+    if effort == "none":
+        kwargs.pop("reasoning_effort", None)
+        kwargs["enable_thinking"] = False
+    elif isinstance(effort, str) and effort:
+        kwargs["reasoning_effort"] = effort
+    return kwargs
+
+
+# -- steps out -----------------------------------------------------------------------------------------------------
+
+
+def usage(n_prompt: int, timings: Timings) -> dict[str, Any]:
+    """The object `usage` of one answer; the end token counts as a completion token."""
+    return {
+        "completion_tokens": timings.predicted_n,
+        "prompt_tokens": n_prompt,
+        "total_tokens": timings.predicted_n + n_prompt,
+        "prompt_tokens_details": {"cached_tokens": timings.cache_n},
+    }
+
+
+def summed(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The usage of several answers together."""
+    cached = sum(one["prompt_tokens_details"]["cached_tokens"] for one in usages)
+    names = ("completion_tokens", "prompt_tokens", "total_tokens")
+    return {name: sum(one[name] for one in usages) for name in names} | {
+        "prompt_tokens_details": {"cached_tokens": cached}
+    }
+
+
+def finish_reason(final: Final) -> str:
+    """OpenAI's word for how an answer ended."""
+    return "stop" if final.stop_type in ("eos", "word") else "length"
+
+
+def chat_text(chat: ChatRequest, final: Final) -> str:
+    """The content of a whole chat answer: the prefill again, and no character cut off at its end."""
+    return chat.prefill + final.text
+
+
+def chat_body(chat: ChatRequest, final: Final, timings: Timings, form: Format) -> dict[str, Any]:
+    """The body of a chat answer that is not streamed."""
+    message = {"role": "assistant", "content": chat_text(chat, final)}
+    return {
+        "choices": [{"finish_reason": finish_reason(final), "index": 0, "message": message}],
+        "created": int(time.time()),
+        "model": form.model,
+        "system_fingerprint": BUILD,
+        "object": "chat.completion",
+        "usage": usage(final.tokens_evaluated, timings),
+        "id": new_id(),
+        "timings": timings.as_dict(),
+    }
+
+
+class ChatChunks:
+    """The chunks of one chat stream.
+
+    Args:
+        chat: the request.
+        form: what the chunks show.
+    """
+
+    def __init__(self, chat: ChatRequest, form: Format) -> None:
+        self._form = form
+        self._pending = chat.prefill if chat.echo_prefill else ""
+        self._base = {
+            "created": int(time.time()),
+            "id": new_id(),
+            "model": form.model,
+            "system_fingerprint": BUILD,
+            "object": "chat.completion.chunk",
+        }
+
+    def _chunk(self, delta: Mapping[str, Any], reason: str | None = None) -> dict[str, Any]:
+        return {"choices": [{"finish_reason": reason, "index": 0, "delta": delta}], **self._base}
+
+    def text_of(self, step: Step) -> str:
+        """The content this step puts on the wire: its text, after the prefill when that is still due."""
+        if not step.send and step.final is None:
+            return ""
+        text, self._pending = self._pending + (step.text if step.send else ""), ""
+        return text
+
+    def of_step(self, step: Step, text: str) -> Iterator[dict[str, Any]]:
+        """The chunks of one step, whose `text_of` is `text`; the role goes with the first token."""
+        chunks = []
+        if step.send and step.n_decoded == 1:
+            chunks.append(self._chunk({"role": "assistant", "content": None}))
+        if text:
+            chunks.append(self._chunk({"content": text}))
+        if chunks and step.send and shows_timings(step, self._form):
+            chunks[-1]["timings"] = step.timings.as_dict()
+        yield from chunks
+        if step.final is not None:
+            yield from self._last(step.final, step.timings)
+
+    def _last(self, final: Final, timings: Timings) -> Iterator[dict[str, Any]]:
+        last = self._chunk({}, finish_reason(final))
+        if self._form.fields.stream_options.include_usage:
+            yield last
+            last = {"choices": [], **self._base, "usage": usage(final.tokens_evaluated, timings)}
+        last["timings"] = timings.as_dict()
+        yield last
+
+    def receipt(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
+        """The receipt's event. It has an empty delta too, for clients that read `choices[0]` of every chunk."""
+        return {**self._chunk({}), "bankml_receipt": receipt}
+
+
+def completion_choice(index: int, text: str, reason: str | None) -> dict[str, Any]:
+    """One choice of a `/v1/completions` answer or chunk."""
+    return {"text": text, "index": index, "logprobs": None, "finish_reason": reason}
+
+
+def completion_body(answers: Sequence[tuple[Final, Timings]], form: Format) -> dict[str, Any]:
+    """The body of a `/v1/completions` answer that is not streamed, one choice a prompt; the timings are the first's."""
+    choices = [
+        completion_choice(index, whole_text(final), finish_reason(final)) for index, (final, _) in enumerate(answers)
+    ]
+    return {
+        "choices": choices,
+        "created": int(time.time()),
+        "model": form.model,
+        "system_fingerprint": BUILD,
+        "object": "text_completion",
+        "usage": summed([usage(final.tokens_evaluated, timings) for final, timings in answers]),
+        "id": new_id(),
+        "timings": answers[0][1].as_dict(),
+    }
+
+
+class CompletionChunks:
+    """The chunks of one `/v1/completions` stream."""
+
+    def __init__(self, form: Format) -> None:
+        self._form = form
+        self._base = {
+            "created": int(time.time()),
+            "model": form.model,
+            "system_fingerprint": BUILD,
+            "object": "text_completion",
+        }
+        self._id = new_id()
+
+    def of_step(self, index: int, step: Step) -> Iterator[dict[str, Any]]:
+        """The chunks of one step of prompt `index`; the last one always has the usage."""
+        if step.send:
+            chunk = self._chunk(index, step.text)
+            if shows_timings(step, self._form):
+                chunk["timings"] = step.timings.as_dict()
+            yield chunk
+        if step.final is not None:
+            choices = [completion_choice(index, "", finish_reason(step.final))]
+            count = usage(step.final.tokens_evaluated, step.timings)
+            timings = step.timings.as_dict()
+            yield {"choices": choices, **self._base, "usage": count, "id": self._id, "timings": timings}
+
+    def _chunk(self, index: int, text: str) -> dict[str, Any]:
+        return {"choices": [completion_choice(index, text, None)], **self._base, "id": self._id}
+
+    def receipt(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
+        """The receipt's event. It has an empty choice too, for clients that read `choices[0]` of every chunk."""
+        return {**self._chunk(0, ""), "bankml_receipt": receipt}

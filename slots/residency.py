@@ -1,0 +1,424 @@
+"""Who has the engine now: one resident model, one slot, one user at a time, in the order they came.
+
+`Residency` lives on one event loop. The engine's work (loading, evaluating) runs in one worker thread, so the loop
+answers everything else meanwhile. A request borrows the engine with `acquire` and reads its steps from
+`Lease.stream`; closing that stream, or cancelling the task that reads it, stops the engine before its next token or
+micro-batch, and only then is the next one in the queue served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
+
+from engine.errors import Cancelled
+from engine.generation import GenerationRequest, Step, generate
+from engine.model import Model, ModelOptions
+from registry.catalog import Catalog, Entry
+from registry.errors import RegistryError
+from slots.slot import Slot
+
+FOREVER = math.inf
+"""A keep-alive that never runs out."""
+
+REAP_INTERVAL = 1.0
+"""Seconds between two looks of the reaper."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Resident:
+    """The loaded model and what belongs to it.
+
+    Attributes:
+        entry: what it was loaded from.
+        model: the open engine model. Its `tokenizer`, `template` and numbers may be read at any time, from any thread.
+        slot: the tokens its KV cache holds; only the holder of the engine may use it.
+        load_ns: how long opening it took, in nanoseconds.
+        keep_alive: seconds it stays after its last request, `FOREVER` for always.
+        expires_at: Unix time in seconds when the reaper drops it, `math.inf` for never.
+    """
+
+    entry: Entry
+    model: Model
+    slot: Slot
+    load_ns: int
+    keep_alive: float
+    expires_at: float = FOREVER
+
+
+@dataclass(slots=True, frozen=True)
+class Job:
+    """One prompt to run: what the engine is asked, and whether the slot's tokens may be reused."""
+
+    request: GenerationRequest
+    cache_prompt: bool = True
+
+
+class StepStream:
+    """The steps of one or several jobs, run one after another in the worker thread, as they come.
+
+    Iterating gives lists of `(index of the job, Step)`: everything ready now, never empty, so that a reader who falls
+    behind catches up in one go. The engine does not wait for the reader. `aclose` stops the engine before its next
+    token or micro-batch and returns when it is idle.
+
+    Raises (from iteration): what `engine.generation.generate` raises.
+    """
+
+    def __init__(self, residency: Residency, resident: Resident, jobs: Sequence[Job], done: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ready: deque[tuple[int, Step]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._stop = threading.Event()
+        self._woken = False
+        self._error: BaseException | None = None
+        self._idle = False
+        self._future = residency.submit(self._run, resident, jobs)
+        self._future.add_done_callback(self._finished)
+        self._done = done
+
+    def _run(self, resident: Resident, jobs: Sequence[Job]) -> None:
+        """Worker thread: drive the one loop and hand each step over."""
+        slot = resident.slot
+        for index, job in enumerate(jobs):
+            n_past = slot.reuse(job.request.prompt, job.cache_prompt)
+            steps = generate(
+                resident.model, job.request, tokens=slot.tokens, n_past=n_past, cancelled=self._stop.is_set
+            )
+            for step in steps:
+                self._ready.append((index, step))
+                if not self._woken:
+                    self._woken = True
+                    self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._woken = False
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _finished(self, future: asyncio.Future[None]) -> None:
+        self._idle = True
+        if not future.cancelled():
+            self._error = future.exception()
+        self._wake()
+        self._done()
+
+    def __aiter__(self) -> StepStream:
+        return self
+
+    async def __anext__(self) -> list[tuple[int, Step]]:
+        while not self._ready:
+            if self._idle:
+                error, self._error = self._error, None
+                if error is not None and not isinstance(error, Cancelled):
+                    raise error
+                raise StopAsyncIteration
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            except asyncio.CancelledError:
+                self._stop.set()
+                raise
+            finally:
+                self._waiter = None
+        batch = list(self._ready)
+        for _ in batch:
+            self._ready.popleft()
+        return batch
+
+    async def aclose(self) -> None:
+        """Stop the engine and wait until it is idle; a second call returns at once."""
+        self._stop.set()
+        await _settle(self._future)
+
+
+async def _settle(future: asyncio.Future[Any]) -> None:
+    """Wait for `future` whatever happens; a cancellation that comes meanwhile is raised after it."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+@dataclass(slots=True)
+class Lease:
+    """The engine, borrowed: `model`, `slot` and `entry` are the caller's until the `acquire` block ends.
+
+    Attributes:
+        loaded: whether this request had to load the model.
+        load_ns: what this request waited for loading, in nanoseconds (0 when the model was resident).
+    """
+
+    residency: Residency
+    resident: Resident
+    loaded: bool
+    load_ns: int
+    _streams: list[StepStream] = field(default_factory=list)
+    _release: Callable[[], None] = lambda: None
+
+    @property
+    def model(self) -> Model:
+        return self.resident.model
+
+    @property
+    def slot(self) -> Slot:
+        return self.resident.slot
+
+    @property
+    def entry(self) -> Entry:
+        return self.resident.entry
+
+    def stream(self, jobs: Sequence[Job], *, last: bool = True) -> StepStream:
+        """Run `jobs` one after another.
+
+        Args:
+            jobs: what to run.
+            last: the caller will not ask the engine for more, so it goes to the next in the queue as soon as the last
+                step is computed, however slowly the reader takes the steps.
+        """
+        stream = StepStream(self.residency, self.resident, jobs, self._release if last else lambda: None)
+        self._streams.append(stream)
+        return stream
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call `function` in the worker thread, alone with the engine."""
+        future = self.residency.submit(function, *args, **kwargs)
+        await _settle(future)
+        return future.result()
+
+    async def aclose(self) -> None:
+        """Stop whatever still runs and wait until the engine is idle."""
+        for stream in self._streams:
+            await stream.aclose()
+
+
+class Residency:
+    """One resident model at a time, one user at a time.
+
+    Args:
+        catalog: the models that may be loaded.
+        options: how to open them.
+        keep_alive: seconds a model stays after a request that names no keep-alive of its own; used by `touch(None)`.
+    """
+
+    def __init__(self, catalog: Catalog, options: ModelOptions, *, keep_alive: float = 300.0) -> None:
+        self.catalog = catalog
+        self.options = options
+        self.keep_alive = keep_alive
+        self._engine = asyncio.Lock()  # asyncio's lock serves its waiters in the order they came
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
+        self._resident: Resident | None = None
+        self._reaper: asyncio.Task[None] | None = None
+        self._opened: set[Entry] = set()
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Load the default model, to stay until told otherwise, and start the reaper.
+
+        A second call does nothing, so a command may call it first to learn of a bad file before it binds a port.
+
+        Raises:
+            RegistryError, EngineError, OSError: the model cannot be opened.
+        """
+        if self._reaper is not None:
+            return
+        async with self.acquire(None):
+            pass
+        self._reaper = asyncio.create_task(self._reap_forever(), name="reaper")
+
+    async def stop(self) -> None:
+        """Stop the reaper, wait for the engine's user, unload and end the worker thread."""
+        if self._reaper is not None:
+            self._reaper.cancel()
+            await asyncio.wait([self._reaper])
+            self._reaper = None
+        await self.unload()
+        self._worker.shutdown(wait=True)
+
+    def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        """Start `function` in the worker thread. For the holder of the engine only."""
+        return asyncio.get_running_loop().run_in_executor(self._worker, lambda: function(*args, **kwargs))
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def current(self) -> Resident | None:
+        """The resident model, if any; answers at once while the engine works."""
+        return self._resident
+
+    async def current_or_default(self) -> Resident:
+        """The resident model, or the default one, loaded now: for endpoints that need a tokenizer and no engine.
+
+        Raises:
+            RegistryError, EngineError, OSError: the default model cannot be opened.
+        """
+        resident = self._resident
+        if resident is None:
+            async with self.acquire(None) as lease:
+                resident = lease.resident
+        return resident
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody holds the engine."""
+        return self._engine.locked()
+
+    # -- using -----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def acquire(
+        self,
+        name: str | None,
+        keep_alive: float | None = None,
+        *,
+        prepare: Callable[[], Awaitable[None]] | None = None,
+    ) -> AsyncIterator[Lease]:
+        """Borrow the engine with the model called `name`, in the order of asking; loads it if need be.
+
+        Args:
+            name: a name the catalog resolves; None for the resident model, or the default when nothing is resident.
+            keep_alive: seconds the model stays once this request is done: 0 unloads it then, `FOREVER` keeps it. None
+                leaves the model's own rule, starting its time anew.
+            prepare: what to do while waiting, the place in the queue taken; what it raises gives the place up.
+
+        Raises:
+            ModelNotFound: the catalog knows no such name (at once, without waiting).
+            RegistryError: the file is gone or is not the one that was verified.
+            EngineError, OSError: the model cannot be opened.
+        """
+        if name is not None:
+            self.catalog.resolve(name)
+        await self._wait_for_turn(prepare)
+        held = True
+
+        def release() -> None:
+            nonlocal held
+            if held:
+                held = False
+                self._touch(keep_alive)
+                if keep_alive == 0:
+                    self._drop_then_release()
+                else:
+                    self._engine.release()
+
+        try:
+            lease = await self._load(name)
+            lease._release = release
+            try:
+                yield lease
+            finally:
+                await lease.aclose()
+        finally:
+            release()
+
+    async def _wait_for_turn(self, prepare: Callable[[], Awaitable[None]] | None) -> None:
+        """Take the next place in the queue, prepare, and wait until the engine is ours."""
+        place = asyncio.ensure_future(self._engine.acquire())
+        try:
+            if prepare is not None:
+                await prepare()
+            await place
+        except BaseException:
+            place.cancel()
+            try:
+                await _settle(place)
+            finally:
+                if not place.cancelled():
+                    self._engine.release()
+            raise
+
+    def touch(self, keep_alive: float | None = None) -> None:
+        """Start the resident model's time anew, as after a request with this `keep_alive` (see `acquire`)."""
+        self._touch(self.keep_alive if keep_alive is None else keep_alive)
+
+    async def unload(self) -> None:
+        """Drop the resident model once the engine is free."""
+        async with self._engine:
+            await self._drop()
+
+    async def reap(self) -> bool:
+        """Drop the resident model if its time has run out and nobody holds the engine; says whether it did."""
+        resident = self._resident
+        if resident is None or resident.expires_at > time.time() or self._engine.locked():
+            return False
+        async with self._engine:
+            await self._drop()
+        return True
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _touch(self, keep_alive: float | None) -> None:
+        resident = self._resident
+        if resident is None:
+            return
+        if keep_alive is not None:
+            resident.keep_alive = keep_alive
+        resident.expires_at = time.time() + resident.keep_alive
+
+    async def _load(self, name: str | None) -> Lease:
+        """Make the wanted model the resident one. The engine is held."""
+        resident = self._resident
+        if name is None:
+            entry = resident.entry if resident is not None else self.catalog.default
+        else:
+            entry = self.catalog.resolve(name)
+        if resident is not None and resident.entry.path == entry.path:
+            try:
+                entry.check()
+            except RegistryError:
+                await self._drop()  # what is mapped may change under us
+                raise
+            return Lease(self, resident, loaded=False, load_ns=0)
+        await self._drop()
+        started = time.perf_counter_ns()
+        future = self.submit(self._open, entry)
+        try:
+            await _settle(future)
+        finally:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                load_ns = time.perf_counter_ns() - started
+                self._resident = Resident(entry, future.result(), Slot(), load_ns, FOREVER)
+        future.result()
+        assert self._resident is not None
+        return Lease(self, self._resident, loaded=True, load_ns=self._resident.load_ns)
+
+    def _open(self, entry: Entry) -> Model:
+        """Worker thread: open a verified file. It was hashed just before its first load; later loads hash it again."""
+        if entry in self._opened:
+            entry.verify()
+        else:
+            entry.check()
+        model = Model.open(entry.path, self.options)
+        self._opened.add(entry)
+        return model
+
+    async def _drop(self) -> None:
+        resident, self._resident = self._resident, None
+        if resident is not None:
+            await _settle(self.submit(resident.model.close))
+
+    def _drop_then_release(self) -> None:
+        resident, self._resident = self._resident, None
+        if resident is None:
+            self._engine.release()
+            return
+        self.submit(resident.model.close).add_done_callback(lambda _: self._engine.release())
+
+    async def _reap_forever(self) -> None:
+        while True:
+            await asyncio.sleep(REAP_INTERVAL)
+            await self.reap()

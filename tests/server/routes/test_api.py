@@ -1,0 +1,441 @@
+"""Ollama's API against a real server with the real model: its own client unmodified, and what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import ollama
+import pytest
+
+from registry.pins import DEFAULT_MODEL
+from server.wire.ollama import CHAT_FIELDS, GENERATE_FIELDS
+from testing.server_process import ServerProcess
+
+Start = Callable[..., AbstractContextManager[ServerProcess]]
+
+MODEL = "smollm2"
+CONTEXT = 512
+GREEDY = {"temperature": 0, "num_predict": 12}
+ASK = [{"role": "user", "content": "Say hello."}]
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")
+
+
+@pytest.fixture(scope="module")
+def server(start_server: Start) -> Iterator[ServerProcess]:
+    """A server of our own: these tests unload its model."""
+    with start_server("-c", str(CONTEXT)) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def client(server: ServerProcess) -> Iterator[ollama.Client]:
+    with ollama.Client(host=server.url) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def http(server: ServerProcess) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, timeout=120) as client:
+        yield client
+
+
+def post(http: httpx.Client, path: str, **body: Any) -> dict[str, Any]:
+    response = http.post(path, json={"model": MODEL, "stream": False, **body})
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+# -- the client --------------------------------------------------------------------------------------------------------
+
+
+def test_the_client_chats(client: ollama.Client) -> None:
+    answer = client.chat(MODEL, messages=ASK, options=GREEDY)
+    assert answer.message.role == "assistant"
+    assert answer.message.content
+    assert answer.done is True
+    assert answer.done_reason in ("stop", "length")
+    assert answer.model == MODEL
+
+
+def test_a_streamed_chat_says_what_a_whole_one_says(client: ollama.Client) -> None:
+    whole = client.chat(MODEL, messages=ASK, options=GREEDY)
+    parts = list(client.chat(MODEL, messages=ASK, options=GREEDY, stream=True))
+    assert "".join(part.message.content or "" for part in parts) == whole.message.content
+    assert [part.done for part in parts] == [False] * (len(parts) - 1) + [True]
+    assert parts[-1].eval_count == whole.eval_count == 12
+    assert len(parts) > 3
+
+
+def test_the_client_generates(client: ollama.Client) -> None:
+    answer = client.generate(MODEL, prompt="Say hello.", options=GREEDY)
+    parts = list(client.generate(MODEL, prompt="Say hello.", options=GREEDY, stream=True))
+    assert answer.response
+    assert "".join(part.response or "" for part in parts) == answer.response
+
+
+def test_generate_says_what_chat_says(client: ollama.Client) -> None:
+    chatted = client.chat(MODEL, messages=[{"role": "system", "content": "You are terse."}, *ASK], options=GREEDY)
+    generated = client.generate(MODEL, prompt="Say hello.", system="You are terse.", options=GREEDY)
+    assert generated.response == chatted.message.content
+    assert generated.prompt_eval_count == chatted.prompt_eval_count
+
+
+def test_the_client_lists_what_there_is_and_what_runs(client: ollama.Client) -> None:
+    client.generate(MODEL, keep_alive="10m")
+    (listed,) = client.list().models
+    (running,) = client.ps().models
+    for model in (listed, running):
+        assert model.model == "smollm2-135m-instruct.q4_1:latest"
+        assert model.size == DEFAULT_MODEL.size
+        assert model.digest == DEFAULT_MODEL.sha256
+        assert model.details is not None
+        assert model.details.family == "llama"
+        assert model.details.parameter_size == "134.52M"
+        assert model.details.quantization_level == "Q4_1"
+    assert running.context_length == CONTEXT
+    assert running.size_vram == 0
+    assert isinstance(running.expires_at, datetime)
+    assert timedelta(minutes=9) < running.expires_at - datetime.now(UTC) < timedelta(minutes=11)
+
+
+def test_the_client_shows_a_model(client: ollama.Client) -> None:
+    shown = client.show(MODEL)
+    assert shown.template is not None
+    assert "<|im_start|>" in shown.template
+    assert shown.capabilities == ["completion"]
+    assert shown.modelinfo is not None
+    assert shown.modelinfo["general.architecture"] == "llama"
+    assert shown.modelinfo["general.parameter_count"] == 134_515_008
+    assert shown.modelinfo["tokenizer.ggml.tokens"] is None
+
+
+async def test_the_async_client_streams(server: ServerProcess) -> None:
+    async with ollama.AsyncClient(host=server.url) as client:
+        whole = await client.chat(MODEL, messages=ASK, options=GREEDY)
+        parts = [part async for part in await client.chat(MODEL, messages=ASK, options=GREEDY, stream=True)]
+        assert "".join(part.message.content or "" for part in parts) == whole.message.content
+
+
+async def test_requests_that_come_together_are_all_answered(server: ServerProcess) -> None:
+    async with ollama.AsyncClient(host=server.url) as client:
+        asked = (client.generate(MODEL, prompt=f"Count to {n}.", options=GREEDY) for n in range(4))
+        answers = await asyncio.gather(*asked)
+        assert all(answer.response for answer in answers)
+
+
+def test_the_client_raises_what_the_server_says(client: ollama.Client) -> None:
+    with pytest.raises(ollama.ResponseError, match="model 'nosuch' not found") as error:
+        client.chat("nosuch", messages=ASK)
+    assert error.value.status_code == 404
+    with pytest.raises(ollama.ResponseError, match='"smollm2" does not support tools'):
+        client.chat(MODEL, messages=ASK, tools=[{"type": "function", "function": {"name": "f"}}])
+
+
+# -- about the server --------------------------------------------------------------------------------------------------
+
+
+def test_the_root_is_recognised_as_ollamas(http: httpx.Client) -> None:
+    for method in ("GET", "HEAD"):
+        response = http.request(method, "/")
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/plain")
+        assert response.text == ("Ollama is running" if method == "GET" else "")
+
+
+def test_the_version_says_that_this_is_bankml(http: httpx.Client) -> None:
+    version = http.get("/api/version").json()
+    assert version["bankml"] is True
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", version["version"])
+
+
+@pytest.mark.parametrize("path", ["/api/version", "/api/tags"])
+def test_heads_are_answered(http: httpx.Client, path: str) -> None:
+    assert http.head(path).status_code == 200
+
+
+def test_tags_say_whether_a_model_can_be_played(http: httpx.Client) -> None:
+    (model,) = http.get("/api/tags").json()["models"]
+    assert list(model) == ["name", "model", "modified_at", "size", "digest", "details", "bankml"]
+    assert TIME.fullmatch(model["modified_at"])
+    assert model["bankml"] == {"native": True, "reason": None, "file": DEFAULT_MODEL.file_name, "found": True}
+
+
+def test_a_verbose_show_has_the_arrays_and_the_tensors(http: httpx.Client) -> None:
+    shown = http.post("/api/show", json={"name": "SmolLM2:latest", "verbose": True}).json()
+    assert len(shown["model_info"]["tokenizer.ggml.tokens"]) == 49_152
+    assert {"name": "output_norm.weight", "type": "F32", "shape": [576]} in shown["tensors"]
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("path", "key"), [("/api/generate", "response"), ("/api/chat", "message")])
+def test_answers_are_ndjson_lines_unless_told_otherwise(http: httpx.Client, path: str, key: str) -> None:
+    body = {"model": MODEL, "prompt": "Hi", "messages": ASK, "options": GREEDY}
+    body.pop("messages" if key == "response" else "prompt")
+    response = http.post(path, json=body)
+    assert response.headers["content-type"] == "application/x-ndjson"
+    lines = [json.loads(line) for line in response.text.splitlines()]
+    assert response.text.endswith("\n")
+    for line in lines[:-1]:
+        assert list(line) == ["model", "created_at", key, "done"]
+        assert TIME.fullmatch(line["created_at"])
+    assert lines[-1][key] in ("", {"role": "assistant", "content": ""})
+    times = [datetime.fromisoformat(line["created_at"][:26].rstrip("Z") + "+00:00") for line in lines]
+    assert times == sorted(times)
+    whole = http.post(path, json={**body, "stream": False})
+    assert whole.headers["content-type"].startswith("application/json")
+    assert list(whole.json()) == list(lines[-1])
+
+
+def test_the_counts_and_durations_are_measured(http: httpx.Client) -> None:
+    prompt = "The cat sat on the mat because it"
+    first = post(http, "/api/generate", prompt="Something else entirely.", raw=True, options=GREEDY)
+    assert first["done_reason"] == "length"
+    answer = post(http, "/api/generate", prompt=prompt, raw=True, options=GREEDY)
+    assert answer["eval_count"] == 12
+    assert answer["prompt_eval_count"] == len(http.post("/tokenize", json={"content": prompt}).json()["tokens"])
+    assert answer["bankml_cache_n"] == 0
+    assert answer["total_duration"] >= answer["prompt_eval_duration"] + answer["eval_duration"] > 0
+    assert answer["total_duration"] >= answer["load_duration"] > 0
+    again = post(http, "/api/generate", prompt=prompt, raw=True, options=GREEDY)
+    assert again["response"] == answer["response"]
+    assert again["bankml_cache_n"] == again["prompt_eval_count"] - 1
+
+
+def test_the_receipt_hashes_what_was_asked_and_said(http: httpx.Client) -> None:
+    body = json.dumps({"model": MODEL, "messages": ASK, "options": {**GREEDY, "num_thread": 7}, "colour": 1}).encode()
+    response = http.post("/api/chat", content=body, headers={"Content-Type": "application/json"})
+    lines = [json.loads(line) for line in response.text.splitlines()]
+    text = "".join(line["message"]["content"] for line in lines)
+    receipt = lines[-1]["bankml_receipt"]
+    assert receipt["response_sha256"] == hashlib.sha256(text.encode()).hexdigest()
+    assert receipt["request_sha256"] == hashlib.sha256(body).hexdigest()
+    assert receipt["model_sha256"] == DEFAULT_MODEL.sha256
+    assert receipt["prompt_tokens"] == lines[-1]["prompt_eval_count"]
+    assert receipt["completion_tokens"] == lines[-1]["eval_count"] == 12
+    assert receipt["ignored"] == ["colour", "options.num_thread"]
+
+
+def test_a_request_samples_as_llama_server_would(http: httpx.Client) -> None:
+    mine = post(http, "/api/chat", messages=ASK, options={"seed": 7, "num_predict": 16})
+    body = {"messages": ASK, "seed": 7, "max_tokens": 16}
+    theirs = http.post("/v1/chat/completions", json=body).json()
+    assert mine["message"]["content"] == theirs["choices"][0]["message"]["content"]
+
+
+def test_a_raw_prompt_is_continued_as_it_is(http: httpx.Client) -> None:
+    mine = post(http, "/api/generate", prompt="Once upon a time", raw=True, options=GREEDY)
+    theirs = http.post("/completion", json={"prompt": "Once upon a time", "temperature": 0, "n_predict": 12}).json()
+    assert mine["response"] == theirs["content"]
+
+
+def test_a_stop_string_ends_the_answer_and_is_not_in_it(http: httpx.Client) -> None:
+    whole = post(http, "/api/generate", prompt="1, 2, 3, 4,", raw=True, options=GREEDY)["response"]
+    stop = whole[4:7]
+    options = {**GREEDY, "stop": [stop]}
+    answer = post(http, "/api/generate", prompt="1, 2, 3, 4,", raw=True, options=options)
+    assert answer["done_reason"] == "stop"
+    assert answer["response"] == whole[: whole.index(stop)]
+
+
+def test_what_a_stop_string_held_back_is_streamed_in_the_end(http: httpx.Client) -> None:
+    whole = post(http, "/api/generate", prompt="1, 2, 3, 4,", raw=True, options=GREEDY)["response"]
+    body = {"model": MODEL, "prompt": "1, 2, 3, 4,", "raw": True, "options": {**GREEDY, "stop": [whole[-1] + "never"]}}
+    lines = [json.loads(line) for line in http.post("/api/generate", json=body).text.splitlines()]
+    assert "".join(line["response"] for line in lines) == whole
+
+
+@pytest.mark.parametrize("limit", [0, -1, -2])
+def test_num_predict_below_one_is_no_limit(http: httpx.Client, limit: int) -> None:
+    options = {"temperature": 0, "num_predict": limit, "stop": ["."]}
+    answer = post(http, "/api/generate", prompt="Say hello.", options=options)
+    assert answer["done_reason"] == "stop"
+    assert answer["eval_count"] > 1
+
+
+def test_repeat_last_n_minus_one_looks_back_over_the_whole_context(http: httpx.Client) -> None:
+    options = {**GREEDY, "repeat_penalty": 1.3}
+    all_of_it = post(http, "/api/generate", prompt="a b a b", raw=True, options={**options, "repeat_last_n": -1})
+    as_many = post(http, "/api/generate", prompt="a b a b", raw=True, options={**options, "repeat_last_n": CONTEXT})
+    assert all_of_it["response"] == as_many["response"]
+
+
+def test_a_final_assistant_message_is_continued(http: httpx.Client) -> None:
+    whole = post(http, "/api/chat", messages=ASK, options=GREEDY)["message"]["content"]
+    begun = whole[: whole.index(" ", 3)]
+    messages = [*ASK, {"role": "assistant", "content": begun}]
+    rest = post(http, "/api/chat", messages=messages, options=GREEDY)["message"]["content"]
+    assert (begun + rest).startswith(whole)
+
+
+# -- the context -------------------------------------------------------------------------------------------------------
+
+
+def conversation(turns: int) -> list[dict[str, str]]:
+    said = [{"role": "system", "content": "You are terse."}]
+    for turn in range(turns):
+        said.append({"role": "user", "content": f"Question {turn}: what is {turn} and {turn}?"})
+        said.append({"role": "assistant", "content": f"It is {2 * turn}, as everybody knows."})
+    return [*said, {"role": "user", "content": "And what is one and one?"}]
+
+
+def test_num_ctx_drops_the_oldest_messages_and_says_so(http: httpx.Client) -> None:
+    messages = conversation(10)
+    whole = post(http, "/api/chat", messages=messages, options=GREEDY)
+    assert "bankml_dropped_messages" not in whole
+    cut = post(http, "/api/chat", messages=messages, options={**GREEDY, "num_ctx": 128})
+    dropped = cut["bankml_dropped_messages"]
+    assert cut["prompt_eval_count"] <= 128 < whole["prompt_eval_count"]
+    left = [messages[0], *messages[1 + dropped :]]
+    same = post(http, "/api/chat", messages=left, options=GREEDY)
+    assert same["message"]["content"] == cut["message"]["content"]
+    assert same["prompt_eval_count"] == cut["prompt_eval_count"]
+
+
+def test_a_conversation_longer_than_the_context_loses_its_oldest_messages(http: httpx.Client) -> None:
+    answer = post(http, "/api/chat", messages=conversation(30), options=GREEDY)
+    assert answer["bankml_dropped_messages"] > 0
+    assert answer["prompt_eval_count"] < CONTEXT
+
+
+def test_a_conversation_that_must_not_be_cut_is_refused(http: httpx.Client) -> None:
+    body = {"model": MODEL, "messages": conversation(10), "options": {"num_ctx": 128}, "truncate": False}
+    response = http.post("/api/chat", json=body)
+    assert response.status_code == 400
+    assert "exceeds the available context size (128 tokens)" in response.json()["error"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_prompt_longer_than_the_context_is_a_400(http: httpx.Client, raw: bool, stream: bool) -> None:
+    body = {"model": MODEL, "prompt": "word " * 1000, "raw": raw, "stream": stream}
+    response = http.post("/api/generate", json=body)
+    assert response.status_code == 400
+    assert re.search(r"request \(\d+ tokens\) exceeds the available context size", response.json()["error"])
+    assert post(http, "/api/generate", prompt="Hi", options=GREEDY)["response"]
+
+
+def test_a_num_ctx_above_the_served_context_is_a_400(http: httpx.Client) -> None:
+    response = http.post("/api/generate", json={"model": MODEL, "prompt": "Hi", "options": {"num_ctx": 1024}})
+    assert response.status_code == 400
+    assert response.json() == {"error": "num_ctx 1024 is more than the context of 512 tokens that is served"}
+
+
+# -- loading and unloading ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("path", "key"), [("/api/generate", "response"), ("/api/chat", "message")])
+def test_without_a_prompt_the_model_is_loaded_or_unloaded(http: httpx.Client, path: str, key: str) -> None:
+    empty = "" if key == "response" else {"role": "assistant", "content": ""}
+    for keep_alive, reason, resident in ((0, "unload", 0), (0, "unload", 0), ("5m", "load", 1), (None, "load", 1)):
+        response = http.post(path, json={"model": MODEL, "keep_alive": keep_alive})
+        assert response.headers["content-type"].startswith("application/json")
+        answer = response.json()
+        assert list(answer) == ["model", "created_at", key, "done", "done_reason"]
+        assert (answer[key], answer["done"], answer["done_reason"]) == (empty, True, reason)
+        assert len(http.get("/api/ps").json()["models"]) == resident
+
+
+def test_an_answer_with_keep_alive_0_unloads_the_model_afterwards(http: httpx.Client) -> None:
+    answer = post(http, "/api/generate", prompt="Hi", keep_alive=0, options=GREEDY)
+    assert answer["done_reason"] in ("stop", "length")
+    assert http.get("/api/ps").json() == {"models": []}
+    assert post(http, "/api/generate", prompt="Hi", keep_alive=-1, options=GREEDY)["response"] == answer["response"]
+    (model,) = http.get("/api/ps").json()["models"]
+    assert int(model["expires_at"][:4]) > datetime.now(UTC).year + 200
+
+
+def test_a_model_leaves_when_its_keep_alive_runs_out(http: httpx.Client) -> None:
+    post(http, "/api/generate", keep_alive="100ms")
+    for _ in range(200):
+        if not http.get("/api/ps").json()["models"]:
+            break
+        threading.Event().wait(0.05)
+    assert http.get("/api/ps").json() == {"models": []}
+    assert post(http, "/api/generate", prompt="Hi", keep_alive="5m", options=GREEDY)["response"]
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------
+
+JSON_TYPE = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize("path", ["/api/generate", "/api/chat", "/api/show"])
+@pytest.mark.parametrize(
+    ("body", "status", "error"),
+    [
+        (b"", 400, "missing request body"),
+        (b"{", 400, "unexpected EOF"),
+        (b'{"model": "smollm2",}', 400, "invalid character '}' looking for beginning of object key string"),
+        (b"{}", 400, "model is required"),
+        (b'{"model": "a b"}', 400, "invalid model name"),
+        (b'{"model": "nosuch"}', 404, "model 'nosuch' not found"),
+    ],
+)
+def test_a_bad_body_is_refused_and_the_next_request_works(
+    http: httpx.Client, path: str, body: bytes, status: int, error: str
+) -> None:
+    response = http.post(path, content=body, headers=JSON_TYPE)
+    assert (response.status_code, response.json()) == (status, {"error": error})
+    assert post(http, "/api/generate", prompt="Hi", options=GREEDY)["response"]
+
+
+WRONG = {"string": 1, "bool": "x", "int": "x", "map[string]interface {}": [], "api.Duration": [], "api.ThinkValue": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "target"),
+    [
+        *(("/api/generate", name, target) for name, target in GENERATE_FIELDS.items()),
+        *(("/api/chat", name, target) for name, target in CHAT_FIELDS.items()),
+    ],
+)
+def test_a_wrong_type_is_refused_and_the_next_request_works(
+    http: httpx.Client, path: str, field: str, target: str
+) -> None:
+    body: dict[str, Any] = {
+        "model": MODEL,
+        "prompt": "Hi",
+        "messages": ASK,
+        "stream": False,
+        field: WRONG.get(target, 1),
+    }
+    body.pop("messages" if path == "/api/generate" else "prompt")
+    response = http.post(path, json=body)
+    assert response.status_code == 400
+    assert list(response.json()) == ["error"]
+    assert post(http, "/api/generate", prompt="Hi", options={**GREEDY, "num_predict": 1})["response"]
+
+
+def test_a_client_that_leaves_stops_its_answer(http: httpx.Client) -> None:
+    body = {"model": MODEL, "prompt": "Count from 1 to 1000.", "options": {"temperature": 0}}
+    with http.stream("POST", "/api/generate", json=body) as response:
+        next(response.iter_lines())
+    # Its place in the queue is free again: the next one is answered, and finds the prompt in the slot.
+    again = post(http, "/api/generate", prompt=body["prompt"], options={**GREEDY, "num_predict": 1})
+    assert again["bankml_cache_n"] == again["prompt_eval_count"] - 1
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/embed", "/api/embeddings", "/api/pull", "/api/push", "/api/create", "/api/copy"]
+)
+def test_what_is_not_built_says_so(http: httpx.Client, path: str) -> None:
+    response = http.post(path, json={"model": MODEL})
+    assert (response.status_code, response.json()) == (400, {"error": f"{path} is not supported"})
+
+
+def test_an_unknown_path_is_a_404(http: httpx.Client) -> None:
+    response = http.get("/api/nosuch")
+    assert response.status_code == 404
+    assert list(response.json()) == ["error"]

@@ -1,0 +1,79 @@
+"""What the server says about itself, and the doors of the real program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from registry.pins import DEFAULT_MODEL
+from server.receipts import BUILD
+from server.routes.status import NOT_SUPPORTED
+from testing.server_process import BankmlServer
+
+
+def test_health(client: httpx.Client) -> None:
+    for path in ("/health", "/v1/health"):
+        assert client.get(path).json() == {"status": "ok"}
+
+
+def test_models_name_the_file_and_its_numbers(client: httpx.Client, model_path: Path) -> None:
+    body = client.get("/v1/models").json()
+    assert body["data"][0]["id"] == str(model_path)
+    assert body["data"][0]["meta"]["n_ctx"] == 8192
+    assert body["models"][0]["details"]["format"] == "gguf"
+
+
+def test_props_have_what_clients_read(client: httpx.Client, model_path: Path) -> None:
+    props = client.get("/props").json()
+    assert props["default_generation_settings"]["n_ctx"] == 8192
+    assert props["model_path"] == str(model_path)
+    assert props["build_info"] == BUILD
+
+
+@pytest.mark.parametrize(("method", "path"), NOT_SUPPORTED, ids=[" ".join(key) for key in NOT_SUPPORTED])
+def test_endpoints_that_are_not_there_say_so(client: httpx.Client, method: str, path: str) -> None:
+    headers = {"content-type": "application/json"}
+    answer = client.request(method, path.replace("{id_slot}", "0"), content=b"{}", headers=headers)
+    assert answer.status_code == 501
+    assert answer.json()["error"]["type"] == "not_supported_error"
+
+
+@pytest.mark.parametrize("path", ["/health/", "/nope", "/v1", "/v1/nope", "/%00", "/completion/x"])
+def test_an_unknown_path_is_a_404(client: httpx.Client, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert answer.json()["error"]["message"] == "File Not Found"
+
+
+def test_flags_are_shown_and_keys_are_asked_for(start_server: Callable[..., BankmlServer]) -> None:
+    flags = ["-c", "512", "--alias", "small,alias", "--tags", "a,b", "--api-key", "k1,k2", "--temp", "0.25", "-n", "3"]
+    with start_server(*flags) as server, httpx.Client(base_url=server.url, trust_env=False, timeout=60) as client:
+        assert client.get("/v1/models").status_code == 401
+        assert client.get("/nowhere").status_code == 401
+        assert client.get("/health").status_code == 200
+        client.headers["Authorization"] = "Bearer k2"
+        model = client.get("/v1/models").json()["data"][0]
+        assert (model["id"], model["aliases"], model["tags"]) == ("alias", ["alias", "small"], ["a", "b"])
+        settings = client.get("/props").json()["default_generation_settings"]
+        assert (settings["n_ctx"], settings["params"]["temperature"]) == (512, 0.25)
+        answer = client.post("/completion", json={"prompt": "Once"}).json()
+        assert (answer["model"], answer["tokens_predicted"]) == ("alias", 3)
+        assert (answer["generation_settings"]["n_predict"], answer["generation_settings"]["temperature"]) == (3, 0.25)
+
+
+def test_a_foreign_host_and_other_kinds_of_bodies_are_turned_away(server: BankmlServer, client: httpx.Client) -> None:
+    assert client.get("/health", headers={"host": "evil.com"}).status_code == 403
+    assert client.get("/health", headers={"host": f"localhost:{server.port}"}).status_code == 200
+    text = client.post("/completion", content=b'{"prompt":"x"}', headers={"content-type": "text/plain"})
+    assert text.status_code == 415
+    long = client.post("/completion", content=b" " * (17 * 2**20), headers={"content-type": "application/json"})
+    assert long.status_code == 413
+    assert client.get("/health").status_code == 200
+
+
+def test_the_record_and_the_server_speak_of_the_same_file(client: httpx.Client) -> None:
+    answer = client.post("/completion", json={"prompt": "x", "n_predict": 1}).json()
+    assert answer["bankml_receipt"]["model_sha256"] == DEFAULT_MODEL.sha256

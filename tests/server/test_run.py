@@ -1,0 +1,332 @@
+"""`bankml run`: the pure parts, and the command in pipes and in a terminal against a real server."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from server.run import HELP, MessageLines, Talk, server_url, summary
+from server.settings import load_settings
+from testing.server_process import ServerProcess
+
+Start = Callable[..., AbstractContextManager[ServerProcess]]
+
+COMMAND = (sys.executable, "-m", "server.cli", "run")
+PATIENCE = 120
+"""Seconds after which a test gives up on a process."""
+
+
+# -- pure ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["hello"], "hello"),
+        ([""], ""),
+        (['"""one"""'], "one"),
+        (['"""one', "two", 'three"""'], "one\ntwo\nthree"),
+        (['"""', "one", '"""'], "\none\n"),
+        (['say """one"""'], 'say """one"""'),
+    ],
+)
+def test_lines_become_messages(lines: list[str], message: str) -> None:
+    reader = MessageLines()
+    for line in lines[:-1]:
+        assert reader.push(line) is None
+        assert reader.open
+    assert reader.push(lines[-1]) == message
+    assert not reader.open
+
+
+def test_an_unfinished_message_can_be_forgotten() -> None:
+    reader = MessageLines()
+    reader.push('"""one')
+    reader.clear()
+    assert reader.push("two") == "two"
+
+
+def test_commands_change_what_is_asked() -> None:
+    talk = Talk("m", messages=[{"role": "user", "content": "x"}])
+    talk.command("/set system You are terse.")
+    talk.command("/set parameter temperature 0")
+    talk.command("/set parameter stop a b")
+    assert talk.request() == {
+        "model": "m",
+        "messages": [{"role": "system", "content": "You are terse."}, {"role": "user", "content": "x"}],
+        "options": {"temperature": 0, "stop": ["a", "b"]},
+    }
+    talk.command("/clear")
+    assert talk.messages == []
+    assert talk.system == "You are terse."
+    talk.command("/set verbose")
+    assert talk.verbose
+    talk.command("/set quiet")
+    assert not talk.verbose
+
+
+@pytest.mark.parametrize("line", ["/?", "/help", "/set", "/set parameter", "/set nonsense"])
+def test_help_is_there_where_it_is_needed(line: str) -> None:
+    assert Talk("m").command(line) == HELP.rstrip()
+
+
+def test_an_unknown_command_is_named() -> None:
+    assert "/nonsense" in Talk("m").command("/nonsense and more")
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:1234"),
+        ("0.0.0.0", "http://127.0.0.1:1234"),
+        ("::", "http://[::1]:1234"),
+        ("[::1]", "http://[::1]:1234"),
+        ("example.com,127.0.0.1", "http://example.com:1234"),
+    ],
+)
+def test_a_server_is_reached_where_it_listens(host: str, url: str) -> None:
+    assert server_url(load_settings({"host": host, "port": "1234"})) == url
+
+
+def test_a_summary_counts_only_what_was_computed() -> None:
+    measured = {
+        "total_duration": 3_000_000_000,
+        "load_duration": 1_000_000,
+        "prompt_eval_count": 30,
+        "bankml_cache_n": 10,
+        "prompt_eval_duration": 100_000_000,
+        "eval_count": 50,
+        "eval_duration": 500_000_000,
+    }
+    text = summary(measured)
+    assert "30 (20 computed)" in text
+    assert "200.00 tokens/s" in text
+    assert "100.00 tokens/s" in text
+
+
+# -- in pipes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(start_server: Start) -> Iterator[ServerProcess]:
+    """A server whose answers are short unless a request says otherwise."""
+    with start_server("-c", "2048", "-n", "24") as process:
+        yield process
+
+
+@pytest.fixture
+def environment(server: ServerProcess) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not re.match("BANKML_|LLAMA_|OLLAMA_", name)}
+    return {**kept, "OLLAMA_HOST": server.url, "TERM": "dumb", "PYTHONUTF8": "1"}
+
+
+def run(environment: dict[str, str], *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*COMMAND, *arguments], input=stdin, env=environment, capture_output=True, timeout=PATIENCE)
+
+
+def greedy(server: ServerProcess, prompt: str, limit: int) -> str:
+    """What the server answers to a prompt without randomness."""
+    options = {"temperature": 0, "num_predict": limit}
+    body = {"model": "smollm2", "prompt": prompt, "stream": False, "options": options}
+    text: str = httpx.post(f"{server.url}/api/generate", json=body, timeout=PATIENCE).json()["response"]
+    return text
+
+
+def test_a_prompt_is_answered_by_the_server_that_runs(environment: dict[str, str]) -> None:
+    done = run(environment, "smollm2", "Say hello.")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(done.stdout.strip()) > 0
+    assert done.stdout.endswith(b"\n")
+
+
+def test_what_is_piped_in_is_the_prompt(environment: dict[str, str]) -> None:
+    done = run(environment, stdin=b"Say hello.\xff")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len(done.stdout.strip()) > 0
+
+
+def test_without_anything_to_answer_the_model_is_loaded(environment: dict[str, str]) -> None:
+    done = run(environment, "smollm2")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_an_unknown_model_is_one_line_and_exit_1(environment: dict[str, str]) -> None:
+    done = run(environment, "nosuch", "Say hello.")
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"bankml: model 'nosuch' not found\n")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no model at all"])
+def test_a_bad_model_file_is_one_line_and_exit_2(
+    environment: dict[str, str], tmp_path: Path, content: bytes | None
+) -> None:
+    path = tmp_path / "bad.gguf"
+    if content is not None:
+        path.write_bytes(content)
+    done = run(environment, str(path), "Say hello.")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert re.fullmatch(rb"bankml: .*bad\.gguf.*\n", done.stderr)
+
+
+def test_a_model_file_is_served_by_the_command_itself(
+    environment: dict[str, str], server: ServerProcess, model_path: Path
+) -> None:
+    flags = ("--temp", "0", "-n", "8")
+    done = run(environment, *flags, str(model_path), "Say hello.")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == greedy(server, "Say hello.", 8) + "\n"
+
+
+def test_without_a_server_the_command_serves_the_model_itself(
+    environment: dict[str, str], server: ServerProcess, model_path: Path
+) -> None:
+    # Nothing listens on port 1, and the model is named by a variable, as it is for a server.
+    environment |= {"OLLAMA_HOST": "127.0.0.1:1", "BANKML_MODEL": str(model_path), "BANKML_N_PREDICT": "8"}
+    done = run(environment, "--temp", "0", "smollm2", "Say hello.")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == greedy(server, "Say hello.", 8) + "\n"
+
+
+def test_a_reader_who_leaves_is_no_error_worth_a_traceback(environment: dict[str, str]) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "smollm2", "Count from 1 to 1000."],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.read(1)
+    process.stdout.close()
+    assert process.wait(PATIENCE) == 1
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+# -- in a terminal ---------------------------------------------------------------------------------------------------
+
+
+class Terminal:
+    """The command with a terminal of its own."""
+
+    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
+        self._main, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments], env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+        )
+        os.close(theirs)
+        self._shown = ""
+
+    def type(self, text: str) -> None:
+        """Type a line."""
+        os.write(self._main, text.encode() + b"\n")
+
+    def until(self, pattern: str) -> str:
+        """What is shown up to and including the first match of `pattern`, which is taken away."""
+        deadline = time.monotonic() + PATIENCE
+        while (found := re.search(pattern, self._shown)) is None:
+            assert self._read(deadline - time.monotonic()), f"no {pattern!r}: {self._shown!r}"
+        shown, self._shown = self._shown[: found.end()], self._shown[found.end() :]
+        return shown.replace("\r\n", "\n")
+
+    def interrupt_until(self, pattern: str) -> str:
+        """Do what Ctrl-C does until `pattern` is shown: `input` may miss a signal that comes just before it waits."""
+        deadline = time.monotonic() + PATIENCE
+        while re.search(pattern, self._shown) is None:
+            assert time.monotonic() < deadline, f"no {pattern!r}: {self._shown!r}"
+            self.process.send_signal(signal.SIGINT)
+            self._read(2)
+        return self.until(pattern)
+
+    def _read(self, seconds: float) -> bool:
+        """Take what is shown; whether something was, within the time."""
+        if not select.select([self._main], [], [], seconds)[0]:
+            return False
+        self._shown += os.read(self._main, 65536).decode(errors="replace")
+        return True
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._main)
+
+
+@pytest.fixture
+def terminal(environment: dict[str, str]) -> Iterator[Terminal]:
+    terminal = Terminal(environment, "smollm2")
+    terminal.until(">>> ")
+    yield terminal
+    terminal.close()
+
+
+def test_a_talk_goes_on_until_bye(terminal: Terminal) -> None:
+    terminal.type("/set parameter num_predict 5")
+    terminal.until("Set num_predict to 5")
+    terminal.until(">>> ")
+    for line in ("/set verbose", "/set parameter temperature 0"):
+        terminal.type(line)
+        terminal.until(">>> ")
+    terminal.type('"""Say')
+    terminal.until(r"\.\.\. ")
+    terminal.type('hello."""')
+    shown = terminal.until(">>> ")
+    assert "answer tokens:  5" in shown
+    terminal.type("And again?")
+    again = terminal.until(">>> ")
+    # The second question's prompt holds the first and its answer, which the slot kept.
+    prompt = re.search(r"prompt tokens: +(\d+) \((\d+) computed\)", again)
+    assert prompt is not None
+    assert int(prompt[2]) < int(prompt[1]) / 2
+    terminal.type("/bye")
+    assert terminal.process.wait(PATIENCE) == 0
+
+
+def test_ctrl_c_stops_an_answer_and_not_the_talk(terminal: Terminal) -> None:
+    for line in ("/set verbose", "/set parameter temperature 0", "/set parameter num_predict 1500"):
+        terminal.type(line)
+        terminal.until(">>> ")
+    terminal.type("Write a long story about a dog.")  # its answer has 1,500 tokens
+    terminal.until("Once upon a time")
+    terminal.process.send_signal(signal.SIGINT)
+    assert "answer tokens" not in terminal.until(">>> ")
+    terminal.type("/set parameter num_predict 3")
+    terminal.until(">>> ")
+    terminal.type("Say hello.")
+    assert "answer tokens:" in terminal.until(">>> ")
+    terminal.type("/bye")
+    assert terminal.process.wait(PATIENCE) == 0
+
+
+def test_ctrl_c_at_the_prompt_says_how_to_leave(terminal: Terminal) -> None:
+    terminal.interrupt_until("/bye to leave")
+    terminal.until(">>> ")
+    terminal.type("/bye")
+    assert terminal.process.wait(PATIENCE) == 0
+
+
+def test_the_end_of_input_ends_the_talk(terminal: Terminal) -> None:
+    terminal.type("\x04")
+    assert terminal.process.wait(PATIENCE) == 0
+
+
+def test_a_refused_question_leaves_the_talk_going(terminal: Terminal) -> None:
+    terminal.type("/set parameter temperature hot")
+    terminal.until(">>> ")
+    terminal.type("Say hello.")
+    terminal.until('option "temperature" must be of type float32')
+    terminal.until(">>> ")
+    terminal.type("/bye")
+    assert terminal.process.wait(PATIENCE) == 0

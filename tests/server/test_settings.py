@@ -1,0 +1,193 @@
+"""server/settings.py: flag beats environment beats default, each read as llama-server or Ollama reads it."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+from server.settings import FLAGS, SettingsError, load_settings, ollama_host, physical_cores
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable of ours is set, whatever the shell that runs the tests has."""
+    for name in [name for name in os.environ if name.startswith(("LLAMA_", "OLLAMA_", "BANKML_"))]:
+        monkeypatch.delenv(name)
+
+
+def test_the_defaults_are_llama_servers_at_ollamas_address() -> None:
+    settings = load_settings()
+    assert (settings.host, settings.port) == ("127.0.0.1", 11434)
+    assert (settings.n_ctx, settings.n_batch, settings.n_ubatch, settings.n_predict) == (0, 2048, 512, -1)
+    assert (settings.cache_type_k, settings.cache_type_v, settings.cache_ram) == ("f16", "f16", 8192)
+    assert (settings.timeout, settings.keep_alive) == (3600, 300.0)
+    assert (settings.slots, settings.metrics, settings.props, settings.cache_prompt) == (True, False, False, True)
+    assert settings.sampling == {}
+
+
+def test_a_flag_beats_the_environment_which_beats_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_settings().n_ctx == 0
+    monkeypatch.setenv("LLAMA_ARG_CTX_SIZE", "1024")
+    assert load_settings().n_ctx == 1024
+    monkeypatch.setenv("BANKML_CTX", "2048")
+    assert load_settings().n_ctx == 2048
+    assert load_settings({"n_ctx": "4096"}).n_ctx == 4096
+
+
+def test_every_variable_of_every_setting_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("k\n")
+    values = {"keep_alive": "7m", "host": "::1", "port": "81", "cache_type_k": "f16", "cache_type_v": "f16"}
+    values |= {"api_key_file": str(keys), "slots": "0", "cache_prompt": "0"}
+    defaults = load_settings()
+    for name, flag in FLAGS.items():
+        for variable in flag.env:
+            value = values.get(name, "on" if not flag.metavar else "3")
+            if variable == "OLLAMA_HOST":
+                value = "[::1]:81"
+            monkeypatch.setenv(variable, value)
+            changed = getattr(load_settings(), name) != getattr(defaults, name)
+            assert changed or value == getattr(defaults, name), variable
+            monkeypatch.delenv(variable)
+
+
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMA_ARG_CTX_SIZE", "")
+    monkeypatch.setenv("OLLAMA_HOST", "")
+    assert (load_settings().n_ctx, load_settings().port) == (0, 11434)
+
+
+@pytest.mark.parametrize(("word", "value"), [("on", True), ("enabled", True), ("true", True), ("1", True)])
+def test_a_switch_takes_llama_servers_words_for_true(word: str, value: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMA_ARG_ENDPOINT_METRICS", word)
+    assert load_settings().metrics is value
+
+
+@pytest.mark.parametrize("word", ["off", "disabled", "false", "0"])
+def test_a_switch_takes_llama_servers_words_for_false(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMA_ARG_ENDPOINT_SLOTS", word)
+    assert load_settings().slots is False
+
+
+def test_the_no_twin_of_a_switchs_variable_turns_it_off_whatever_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMA_ARG_NO_CACHE_PROMPT", "1")
+    monkeypatch.setenv("LLAMA_ARG_CACHE_PROMPT", "1")
+    assert load_settings().cache_prompt is False
+
+
+@pytest.mark.parametrize(
+    ("value", "host", "port"),
+    [
+        ("0.0.0.0", "0.0.0.0", 11434),
+        ("0.0.0.0:8080", "0.0.0.0", 8080),
+        (":8080", "127.0.0.1", 8080),
+        ("example.com", "example.com", 11434),
+        ("http://example.com", "example.com", 80),
+        ("https://example.com", "example.com", 443),
+        ("https://example.com:1/path", "example.com", 1),
+        ("[::1]", "::1", 11434),
+        ("[::1]:8080", "::1", 8080),
+        ("::1", "::1", 11434),
+        ("1.2.3.4:99999", "1.2.3.4", 11434),
+        ("1.2.3.4:x", "1.2.3.4", 11434),
+        (' "1.2.3.4" ', "1.2.3.4", 11434),
+    ],
+)
+def test_ollama_host_is_read_as_ollama_reads_it(
+    value: str, host: str, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ollama_host(value) == {"host": host, "port": port}
+    monkeypatch.setenv("OLLAMA_HOST", value)
+    assert (load_settings().host, load_settings().port) == (host, port)
+
+
+def test_llama_servers_host_and_port_beat_ollamas_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", "1.2.3.4:81")
+    monkeypatch.setenv("LLAMA_ARG_PORT", "82")
+    assert (load_settings().host, load_settings().port) == ("1.2.3.4", 82)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [("10m", 600.0), ("90", 90.0), ("0", 0.0), ("-1", math.inf), ("1h30m", 5400.0)]
+)
+def test_ollama_keep_alive_is_a_duration_or_seconds(
+    value: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_KEEP_ALIVE", value)
+    assert load_settings().keep_alive == seconds
+
+
+def test_several_keys_come_from_a_row_and_a_file(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("# a comment\nthree\n\nfour\n")
+    settings = load_settings({"api_keys": 'one,"two, too"', "api_key_file": str(keys)})
+    assert settings.api_keys == ("one", "two, too", "three", "four")
+
+
+def test_keys_are_never_shown() -> None:
+    assert "secret" not in repr(load_settings({"api_keys": "secret"}))
+
+
+def test_aliases_are_a_set_in_order() -> None:
+    assert load_settings({"alias": "zebra,ant,zebra"}).alias == ("ant", "zebra")
+
+
+def test_sampling_holds_what_was_given_by_the_requests_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMA_ARG_TOP_K", "7")
+    settings = load_settings({"temperature": "0", "repeat_penalty": "1.1", "seed": "42"})
+    assert settings.sampling == {"seed": 42, "temperature": 0.0, "top_k": 7, "repeat_penalty": 1.1}
+
+
+def test_threads_default_to_physical_cores_within_the_cpu_set_and_zero_is_all() -> None:
+    allowed = len(os.sched_getaffinity(0))
+    assert load_settings().n_threads == min(allowed, physical_cores())
+    assert load_settings({"n_threads": "0"}).n_threads == allowed
+    assert load_settings({"n_threads": "3"}).n_threads == 3
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ({"n_ctx": "x"}, "--ctx-size 'x': must be a valid integer, unable to parse string as an integer"),
+        ({"n_ctx": "-1"}, "--ctx-size '-1': must be greater than or equal to 0"),
+        ({"n_batch": "0"}, "--batch-size '0': must be greater than or equal to 1"),
+        ({"cache_type_k": "q8_0"}, "--cache-type-k 'q8_0': must be 'f16'"),
+        ({"port": "65536"}, "--port '65536': must be less than or equal to 65535"),
+        ({"temperature": "nan"}, "--temperature 'nan': must be a finite number"),
+        (
+            {"keep_alive": "5 minutes"},
+            '--keep-alive \'5 minutes\': time: unknown unit " minutes" in duration "5 minutes"',
+        ),
+        ({"n_predict": "-2"}, "--n-predict '-2': must be greater than or equal to -1"),
+        ({"api_key_file": "/no/file"}, "--api-key-file: failed to open file '/no/file': No such file or directory"),
+    ],
+)
+def test_a_bad_flag_is_one_line_that_names_it(flags: dict[str, str], text: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(flags)
+    assert str(caught.value) == text
+
+
+def test_a_bad_variable_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMA_ARG_THREADS", "two")
+    with pytest.raises(SettingsError, match=r"^LLAMA_ARG_THREADS 'two': must be a valid integer"):
+        load_settings()
+
+
+def test_a_bad_key_is_not_repeated() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings({"api_keys": 7})
+    assert "7" not in str(caught.value)
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load_settings().port = 1
+
+
+def test_no_two_settings_share_a_flag() -> None:
+    names = [name for flag in FLAGS.values() for name in flag.names + flag.off]
+    assert len(names) == len(set(names))

@@ -1,0 +1,164 @@
+"""llama-server's completion fields: conversions, limits, aliases, refusals, each with its message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from server.errors import BadRequest
+from server.wire.fields import CompletionFields, kind, parse_fields, to_float32, to_int
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = sorted({*CompletionFields.model_fields, "max_tokens", "max_completion_tokens", "n", "logprobs", "other"})
+
+
+def complaint(**body: Any) -> str:
+    with pytest.raises(BadRequest) as caught:
+        parse_fields(body)
+    return caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [(5, 5), (5.9, 5), (-5.9, -5), (True, 1), (2**31, -(2**31)), (2**32 + 7, 7), (-1, -1), (1e30, -(2**31))],
+)
+def test_integers_lose_their_fraction_and_wrap(value: float, number: int) -> None:
+    assert to_int(value) == number
+
+
+def test_a_seed_is_unsigned() -> None:
+    assert parse_fields({"seed": -1}).seed == 2**32 - 1
+    assert parse_fields({"seed": 2**40}).seed == 0
+
+
+def test_floats_are_rounded_to_32_bits() -> None:
+    assert to_float32(0.95) == 0.949999988079071
+    assert to_float32(1e39) == float("inf")
+    assert to_float32(True) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [(None, "null"), (True, "boolean"), (1, "number"), (1.5, "number"), ("", "string"), ([], "array"), ({}, "object")],
+)
+def test_types_have_the_names_of_llama_servers_json_library(value: object, name: str) -> None:
+    assert kind(value) == name
+
+
+def test_a_null_counts_as_absent() -> None:
+    fields = parse_fields({"temperature": None, "n_predict": None, "max_tokens": 3, "stream": None})
+    assert (fields.temperature, fields.n_predict, fields.stream) == (None, 3, False)
+
+
+@pytest.mark.parametrize(
+    ("body", "n_predict"),
+    [
+        ({"max_tokens": 1}, 1),
+        ({"max_tokens": 1, "max_completion_tokens": 2}, 2),
+        ({"max_tokens": 1, "max_completion_tokens": 2, "n_predict": 3}, 3),
+        ({"max_tokens": "not looked at", "n_predict": 3}, 3),
+        ({}, None),
+    ],
+)
+def test_the_first_of_several_names_counts(body: dict[str, Any], n_predict: int | None) -> None:
+    assert parse_fields(body).n_predict == n_predict
+
+
+def test_soft_limits_clamp() -> None:
+    fields = parse_fields({"temperature": -1, "top_k": -5, "top_p": 3, "min_p": -0.5, "adaptive_target": 7})
+    assert (fields.temperature, fields.top_k, fields.top_p, fields.min_p) == (0, 0, 1, 0)
+    assert fields.adaptive_target == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"n_predict": -2}, "Field 'n_predict': Value must be between -1 <= value <= 2147483647, but got -2"),
+        ({"n": 2}, "Field 'n': Value must be between 1 <= value <= 1, but got 2"),
+        ({"repeat_last_n": -1}, "Field 'repeat_last_n': Value must be between 0 <= value <= 2147483647, but got -1"),
+        (
+            {"adaptive_decay": 2},
+            "Field 'adaptive_decay': Value must be between 0.000000 <= value <= 0.990000, but got 2.000000",
+        ),
+        ({"max_tokens": "a"}, "Field 'max_tokens': [json.exception.type_error.302] type must be number, but is string"),
+        ({"stream": 1}, "Field 'stream': [json.exception.type_error.302] type must be boolean, but is number"),
+        ({"stop": ["a", 1]}, "Field 'stop': [json.exception.type_error.302] type must be string, but is number"),
+        (
+            {"stream_options": {"include_usage": 1}},
+            "Field 'include_usage': [json.exception.type_error.302] type must be boolean, but is number",
+        ),
+        ({"reasoning_format": "zzz"}, "Field 'reasoning_format': Unknown reasoning format: zzz"),
+        (
+            {"lora": "x"},
+            "Field 'lora': Error: 'lora' must be an array of objects with 'id' and 'scale' fields",
+        ),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_llama_server_refuses_has_its_message(body: dict[str, Any], message: str) -> None:
+    assert complaint(**body) == message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"json_schema": {}},
+        {"grammar": "root ::= 'a'"},
+        {"grammar_lazy": True},
+        {"lora": [{"id": 0, "scale": 1}]},
+        {"n_cache_reuse": 64},
+        {"return_progress": True},
+        {"verbose": True},
+        {"backend_sampling": True},
+        {"preserved_tokens": ["<a>"]},
+        {"grammar_triggers": [{}]},
+        {"reasoning_budget_message": "x"},
+    ],
+    ids=lambda body: next(iter(body)),
+)
+def test_what_we_do_not_do_is_refused_by_name(body: dict[str, Any]) -> None:
+    assert complaint(**body) == f"Field '{next(iter(body))}': not supported"
+
+
+def test_what_asks_for_nothing_is_taken() -> None:
+    neutral = {"grammar": "", "lora": [], "n_cache_reuse": 0, "return_progress": False, "verbose": False}
+    neutral |= {"json_schema": None, "preserved_tokens": [], "grammar_triggers": [], "grammar_lazy": False, "n": 1}
+    assert parse_fields(neutral).ignored == ()
+
+
+def test_what_is_accepted_and_not_used_is_named() -> None:
+    fields = parse_fields({"stop": 5, "id_slot": "x", "grammar": 5, "samplers": 5, "response_fields": "a", "user": "b"})
+    assert sorted(fields.ignored) == ["grammar", "id_slot", "response_fields", "samplers", "stop", "user"]
+
+
+def test_fields_the_caller_knows_are_not_ignored_ones() -> None:
+    assert parse_fields({"prompt": "x", "model": "y"}, frozenset({"prompt", "model"})).ignored == ()
+
+
+def test_a_field_called_ignored_cannot_write_the_list() -> None:
+    assert parse_fields({"ignored": ["temperature"], "x": 1}).ignored == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [("a", ("a",)), (["a", "b"], ("a", "b")), ([""], ("",)), (["a", None, [], {}], ("a",)), ([], ()), ({"a": 1}, ())],
+)
+def test_stop_takes_a_text_or_a_list(value: Any, words: tuple[str, ...]) -> None:
+    assert parse_fields({"stop": value}).stop == words
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(st.sampled_from(NAMES), JSON_VALUES, max_size=5))
+def test_any_json_is_parsed_or_refused_with_the_name_of_the_field(body: dict[str, Any]) -> None:
+    try:
+        outcome = str(parse_fields(body).stream)
+    except BadRequest as error:
+        outcome = error.message
+    assert outcome.startswith(("Field '", "True", "False"))

@@ -1,0 +1,244 @@
+"""Who has the engine: order, cancelling, keep-alive, unloading, with the real model."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from engine.errors import ContextOverflow
+from engine.generation import GenerationRequest, Step
+from engine.model import ModelOptions
+from engine.sampling import SamplingParams
+from registry.catalog import Catalog
+from registry.errors import ModelFileChanged, ModelNotFound
+from slots import residency as module
+from slots.residency import FOREVER, Job, Lease, Residency
+
+OPTIONS = ModelOptions(n_ctx=512, n_threads=1)
+GREEDY = SamplingParams(temperature=0.0)
+
+
+def job(prompt: list[int], n_predict: int = 4) -> Job:
+    return Job(GenerationRequest(prompt=prompt, sampling=GREEDY, n_predict=n_predict))
+
+
+async def steps(lease: Lease, *jobs: Job) -> list[tuple[int, Step]]:
+    return [item async for batch in lease.stream(jobs) for item in batch]
+
+
+@pytest.fixture(scope="module")
+def catalog(model_path: Path) -> Catalog:
+    return Catalog.of_file(model_path)
+
+
+@pytest.fixture
+async def residency(catalog: Catalog) -> AsyncIterator[Residency]:
+    residency = Residency(catalog, OPTIONS)
+    await residency.start()
+    yield residency
+    await residency.stop()
+
+
+async def test_the_default_model_is_there_after_start_and_stays(residency: Residency) -> None:
+    resident = residency.current()
+    assert resident is not None
+    assert resident.entry is residency.catalog.default
+    assert resident.expires_at == FOREVER
+    assert not residency.busy
+
+
+async def test_a_generation_fills_the_slot_with_what_the_cache_holds(residency: Residency) -> None:
+    async with residency.acquire(None) as lease:
+        found = await steps(lease, job([1, 2, 3], n_predict=4))
+        assert len(found) == 4
+        last = found[-1][1]
+        assert last.final is not None
+        assert lease.slot.tokens == [1, 2, 3, *last.final.tokens[:-1]]
+
+
+async def test_several_jobs_run_one_after_another(residency: Residency) -> None:
+    async with residency.acquire(None) as lease:
+        found = await steps(lease, job([1, 2], 2), job([3], 3))
+    assert [index for index, _ in found] == [0, 0, 1, 1, 1]
+    assert [step.final is not None for _, step in found] == [False, True, False, False, True]
+
+
+async def test_the_prefix_in_the_slot_is_not_computed_again(residency: Residency) -> None:
+    async with residency.acquire(None) as lease:
+        await steps(lease, job([5, 6, 7, 8], 1))
+    async with residency.acquire(None) as lease:
+        found = await steps(lease, job([5, 6, 7, 8, 9], 1))
+    assert (found[0][1].timings.cache_n, found[0][1].timings.prompt_n) == (4, 1)
+
+
+async def test_requests_are_served_in_the_order_they_came(residency: Residency) -> None:
+    order: list[int] = []
+
+    async def prepare(number: int) -> None:
+        await asyncio.sleep(0.02 * (number == 1))  # a slow preparation does not lose the place
+
+    async def one(number: int) -> None:
+        async with residency.acquire(None, prepare=lambda: prepare(number)) as lease:
+            order.append(number)
+            await steps(lease, job([number + 1], 1))
+
+    async with residency.acquire(None):
+        waiting = [asyncio.create_task(one(number)) for number in range(5)]
+        await asyncio.sleep(0)
+        assert residency.busy
+    await asyncio.gather(*waiting)
+    assert order == [0, 1, 2, 3, 4]
+
+
+async def test_a_failed_preparation_gives_the_place_up(residency: Residency) -> None:
+    async def refuse() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        async with residency.acquire(None, prepare=refuse):
+            pass
+    assert not residency.busy
+    async with residency.acquire(None) as lease:
+        assert len(await steps(lease, job([1], 1))) == 1
+
+
+async def test_a_waiting_request_that_is_cancelled_leaves_the_queue(residency: Residency) -> None:
+    async def wait() -> None:
+        async with residency.acquire(None):
+            pass
+
+    async with residency.acquire(None):
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert not residency.busy
+
+
+async def test_leaving_the_block_stops_the_engine_and_keeps_what_was_computed(residency: Residency) -> None:
+    async with residency.acquire(None) as lease:
+        stream = lease.stream([job([1, 2, 3], n_predict=400)])
+        async with aclosing(stream):
+            batch = await anext(stream)
+        held = list(lease.slot.tokens)
+    assert not residency.busy
+    assert batch[0][1].n_decoded == 1
+    assert held[:3] == [1, 2, 3]
+    assert len(held) < 300
+
+
+async def test_cancelling_the_reader_stops_the_engine(residency: Residency) -> None:
+    begun = asyncio.Event()
+
+    async def read() -> None:
+        async with residency.acquire(None) as lease:
+            async for _ in lease.stream([job([1, 2, 3], n_predict=400)]):
+                begun.set()
+
+    task = asyncio.create_task(read())
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not residency.busy
+    resident = residency.current()
+    assert resident is not None
+    assert len(resident.slot.tokens) < 300
+
+
+async def test_the_engine_is_free_once_the_last_step_is_computed_however_slow_the_reader(residency: Residency) -> None:
+    async with residency.acquire(None) as lease:
+        stream = lease.stream([job([1, 2, 3], n_predict=5)])
+        async with residency.acquire(None) as next_lease:  # the first lease is still open, its steps unread
+            assert next_lease.resident is lease.resident
+        assert sum(len(batch) for batch in [batch async for batch in stream]) == 5
+
+
+async def test_a_request_refused_by_the_engine_leaves_it_ready(residency: Residency) -> None:
+    async with residency.acquire(None) as lease:
+        with pytest.raises(ContextOverflow, match="exceeds the available context size"):
+            await steps(lease, job([1] * 512))
+    async with residency.acquire(None) as lease:
+        assert len(await steps(lease, job([1], 1))) == 1
+
+
+async def test_an_unknown_name_is_refused_without_waiting(residency: Residency) -> None:
+    async with residency.acquire(None):
+        with pytest.raises(ModelNotFound):
+            async with residency.acquire("nobody"):
+                pass
+
+
+async def test_a_keep_alive_of_zero_unloads_after_the_answer_and_the_next_request_loads_again(
+    residency: Residency,
+) -> None:
+    async with residency.acquire("smollm2", keep_alive=0) as lease:
+        await steps(lease, job([1], 1))
+    async with residency.acquire(None) as lease:
+        assert lease.loaded
+        assert lease.load_ns > 0
+        assert lease.slot.tokens == []
+        assert len(await steps(lease, job([1], 1))) == 1
+
+
+async def test_the_reaper_drops_an_expired_model_but_not_one_in_use(residency: Residency) -> None:
+    async with residency.acquire(None, keep_alive=100):
+        pass
+    resident = residency.current()
+    assert resident is not None
+    assert time.time() < resident.expires_at < time.time() + 101
+    assert not await residency.reap()
+    resident.expires_at = 0.0
+    async with residency.acquire(None):
+        resident.expires_at = 0.0
+        assert not await residency.reap()
+    assert resident.expires_at > time.time()  # using it started its time anew
+    resident.expires_at = 0.0
+    assert await residency.reap()
+    assert residency.current() is None
+    assert (await residency.current_or_default()).entry is residency.catalog.default
+
+
+async def test_the_reaper_task_looks_by_itself(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REAP_INTERVAL", 0.01)
+    residency = Residency(catalog, OPTIONS)
+    await residency.start()
+    residency.touch(0.0)
+    for _ in range(500):
+        if residency.current() is None:
+            break
+        await asyncio.sleep(0.01)
+    assert residency.current() is None
+    await residency.stop()
+
+
+async def test_unload_waits_for_the_user_of_the_engine(residency: Residency) -> None:
+    async with residency.acquire(None) as lease:
+        unload = asyncio.create_task(residency.unload())
+        await asyncio.sleep(0)
+        assert len(await steps(lease, job([1, 2], 3))) == 3
+    await unload
+    assert residency.current() is None
+
+
+async def test_a_file_that_changed_is_not_served(model_path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.gguf"
+    shutil.copy(model_path, copy)
+    residency = Residency(Catalog.of_file(copy), OPTIONS)
+    await residency.start()
+    with copy.open("ab") as file:
+        file.write(b"more")
+    for _ in range(2):
+        with pytest.raises(ModelFileChanged):
+            async with residency.acquire(None):
+                pass
+        assert residency.current() is None
+    assert not residency.busy
+    await residency.stop()
