@@ -29,6 +29,7 @@ TYPES = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
+    408: "invalid_request_error",
     413: "invalid_request_error",
     415: "invalid_request_error",
     500: "server_error",
@@ -74,6 +75,13 @@ class PayloadTooLarge(ApiError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(413, f"request body exceeds {limit} bytes")
+
+
+class BodyTooSlow(ApiError):
+    """Nothing more of the request's body came for `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(408, f"the request body stopped for {seconds:g} seconds")
 
 
 def as_api_error(error: Exception) -> ApiError:
@@ -122,7 +130,9 @@ def error_response(request: Request, error: Exception) -> Response:
         body = door_body(api_error.status, api_error.message)
     else:
         body = orjson.dumps({"error": error_object(error)})
-    return Response(body, status_code=api_error.status, media_type=JSON)
+    # What is left of a body that was refused half-way is not waited for.
+    headers = {"connection": "close"} if isinstance(error, BodyTooSlow | PayloadTooLarge) else None
+    return Response(body, status_code=api_error.status, media_type=JSON, headers=headers)
 
 
 async def handle(request: Request, error: Exception) -> Response:

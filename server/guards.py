@@ -5,6 +5,7 @@ Pure ASGI, in front of the routes. Each refusal is llama-server's error object (
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 from collections.abc import Sequence
@@ -14,10 +15,13 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.errors import JSON, PayloadTooLarge, door_body
+from server.errors import JSON, BodyTooSlow, PayloadTooLarge, door_body
 
 MAX_BODY = 16 * 1024 * 1024
 """Bytes of a request's body at most."""
+
+READ_TIMEOUT = 30.0
+"""Seconds within which the next piece of a request's body must come."""
 
 PUBLIC = frozenset({"/health", "/v1/health", "/"})
 """Paths that need no API key, as in llama-server."""
@@ -55,13 +59,23 @@ class Guards:
             name this machine too, so that a web page cannot reach the server through a name of its own.
         api_keys: keys that open the door; none means no key is needed.
         max_body: bytes.
+        read_timeout: seconds.
     """
 
-    def __init__(self, app: ASGIApp, *, host: str, api_keys: Sequence[str] = (), max_body: int = MAX_BODY) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        host: str,
+        api_keys: Sequence[str] = (),
+        max_body: int = MAX_BODY,
+        read_timeout: float = READ_TIMEOUT,
+    ) -> None:
         self.app = app
         self.loopback_only = all(is_loopback(part.strip()) for part in host.split(","))
         self.api_keys = tuple(key.encode("utf-8", "surrogateescape") for key in api_keys)
         self.max_body = max_body
+        self.read_timeout = read_timeout
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -78,7 +92,11 @@ class Guards:
             return _refusal(scope, 403, "Host must be 127.0.0.1, localhost or [::1]")
         if self.api_keys and scope["path"] not in PUBLIC and not self._has_key(headers):
             return _refusal(scope, 401, "Invalid API Key")
-        if scope["method"] == "POST" and not _is_json(headers.get("content-type", "")):
+        if (
+            scope["method"] == "POST"
+            and not _is_json(headers.get("content-type", ""))
+            and _must_be_json(scope, headers)
+        ):
             return _refusal(scope, 415, "Content-Type must be application/json")
         length = headers.get("content-length", "")
         if length.isascii() and length.isdigit() and int(length) > self.max_body:
@@ -93,19 +111,35 @@ class Guards:
         return any(matches)
 
     def _limited(self, receive: Receive) -> Receive:
-        """`receive`, counting: a body that grows past the limit raises `PayloadTooLarge` where it is read."""
+        """`receive`, watching the body: one that grows past the limit or stops coming raises where it is read."""
         n_read = 0
+        reading = True
 
         async def counted() -> Message:
-            nonlocal n_read
-            message = await receive()
-            if message["type"] == "http.request":
-                n_read += len(message.get("body", b""))
-                if n_read > self.max_body:
-                    raise PayloadTooLarge(self.max_body)
+            nonlocal n_read, reading
+            if not reading:
+                return await receive()
+            try:
+                async with asyncio.timeout(self.read_timeout):
+                    message = await receive()
+            except TimeoutError:
+                raise BodyTooSlow(self.read_timeout) from None
+            reading = message["type"] == "http.request" and message.get("more_body", False)
+            n_read += len(message.get("body", b""))
+            if n_read > self.max_body:
+                raise PayloadTooLarge(self.max_body)
             return message
 
         return counted
+
+
+def _must_be_json(scope: Scope, headers: Headers) -> bool:
+    """Whether a body must say that it is JSON: always, but for `curl -d` on Ollama's API, as its users type it.
+
+    A browser sends such a body to any address without asking first, and always says where it comes from.
+    """
+    from_browser = any(name in headers for name in ("origin", "referer", "sec-fetch-site"))
+    return from_browser or not scope["path"].startswith("/api/")
 
 
 def _is_json(content_type: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,8 +13,9 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
 
-from server.errors import PayloadTooLarge, handle
+from server.errors import BodyTooSlow, PayloadTooLarge, handle
 from server.guards import Guards, is_loopback, names_loopback
 
 JSON = {"content-type": "application/json"}
@@ -100,6 +102,19 @@ async def test_a_post_must_be_json(kind: str) -> None:
         assert (await http.post("/x", content=b"{}", headers={"content-type": kind})).status_code == 415
 
 
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", ""])
+async def test_ollamas_paths_take_the_body_of_a_plain_curl(kind: str) -> None:
+    async with client() as http:
+        assert (await http.post("/api/x", content=b"{}", headers={"content-type": kind})).status_code == 200
+
+
+@pytest.mark.parametrize("header", ["Origin", "Referer", "Sec-Fetch-Site"])
+async def test_what_a_browser_sends_must_be_json_everywhere(header: str) -> None:
+    async with client() as http:
+        headers = {"content-type": "text/plain", header: "https://evil.com"}
+        assert (await http.post("/api/x", content=b"{}", headers=headers)).status_code == 415
+
+
 @pytest.mark.parametrize("kind", ["application/json", "Application/JSON; charset=utf-8", "application/ld+json"])
 async def test_json_may_have_parameters(kind: str) -> None:
     async with client() as http:
@@ -124,7 +139,42 @@ async def test_a_long_body_is_refused_by_its_length_and_while_it_is_read() -> No
             assert refused.json()["error"]["message"] == "request body exceeds 10 bytes"
 
 
+async def test_a_body_that_stops_coming_is_given_up() -> None:
+    async def stalled() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def read(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/x",
+        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+    }
+    with pytest.raises(BodyTooSlow):
+        await Guards(read, host="127.0.0.1", read_timeout=0.01)(scope, stalled, stalled)
+
+
+async def test_waiting_for_the_client_to_leave_has_no_deadline() -> None:
+    messages = [{"type": "http.request", "body": b"{}", "more_body": False}]
+
+    async def receive() -> Message:
+        if not messages:
+            await asyncio.sleep(0.05)
+            return {"type": "http.disconnect"}
+        return messages.pop()
+
+    async def read(scope: Scope, receive: Receive, send: Send) -> None:
+        assert (await receive())["type"] == "http.request"
+        assert (await receive())["type"] == "http.disconnect"
+
+    scope = {"type": "http", "method": "GET", "path": "/x", "headers": [(b"host", b"localhost")]}
+    await Guards(read, host="127.0.0.1", read_timeout=0.01)(scope, receive, receive)
+
+
 async def test_ollamas_paths_get_ollamas_error_body() -> None:
-    async with client() as http:
-        refused = await http.post("/api/x", content=b"{}", headers={"content-type": "text/plain"})
-    assert refused.json() == {"error": "Content-Type must be application/json"}
+    async with client(api_keys=("k1",)) as http:
+        refused = await http.post("/api/x", content=b"{}", headers=JSON)
+    assert refused.json() == {"error": "Invalid API Key"}
