@@ -428,7 +428,7 @@ def _answer(client: Client, talk: Talk, message: str, out: TextIO) -> None:
         talk.messages.append({"role": "assistant", "content": text})
     else:
         talk.messages.pop()
-    if dropped := measured.get("bankml_dropped_messages"):
+    if dropped := measured.get("bankml_truncated"):
         print(f"The {dropped} oldest messages did not fit the context and were left out.", file=sys.stderr)
     if talk.verbose and measured.get("done"):
         print(summary(measured), file=sys.stderr)

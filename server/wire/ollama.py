@@ -382,7 +382,7 @@ def final(api: Api, model: str, text: str, measured: Measured) -> dict[str, Any]
         "bankml_cache_n": measured.cache_n,
     }
     if measured.dropped:
-        answer["bankml_dropped_messages"] = measured.dropped
+        answer["bankml_truncated"] = measured.dropped
     if measured.receipt is not None:
         answer["bankml_receipt"] = measured.receipt
     return answer

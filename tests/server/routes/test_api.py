@@ -293,9 +293,9 @@ def conversation(turns: int) -> list[dict[str, str]]:
 def test_num_ctx_drops_the_oldest_messages_and_says_so(http: httpx.Client) -> None:
     messages = conversation(10)
     whole = post(http, "/api/chat", messages=messages, options=GREEDY)
-    assert "bankml_dropped_messages" not in whole
+    assert "bankml_truncated" not in whole
     cut = post(http, "/api/chat", messages=messages, options={**GREEDY, "num_ctx": 128})
-    dropped = cut["bankml_dropped_messages"]
+    dropped = cut["bankml_truncated"]
     assert cut["prompt_eval_count"] <= 128 < whole["prompt_eval_count"]
     left = [messages[0], *messages[1 + dropped :]]
     same = post(http, "/api/chat", messages=left, options=GREEDY)
@@ -305,7 +305,7 @@ def test_num_ctx_drops_the_oldest_messages_and_says_so(http: httpx.Client) -> No
 
 def test_a_conversation_longer_than_the_context_loses_its_oldest_messages(http: httpx.Client) -> None:
     answer = post(http, "/api/chat", messages=conversation(30), options=GREEDY)
-    assert answer["bankml_dropped_messages"] > 0
+    assert answer["bankml_truncated"] > 0
     assert answer["prompt_eval_count"] < CONTEXT
 
 

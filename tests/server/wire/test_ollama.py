@@ -417,7 +417,7 @@ def test_the_last_object_says_what_was_measured() -> None:
     assert answer["prompt_eval_count"] == 7
     assert answer["bankml_cache_n"] == 3
     assert answer["total_duration"] == 50
-    assert "bankml_dropped_messages" not in answer
+    assert "bankml_truncated" not in answer
 
 
 def test_every_field_of_the_requests_is_known_to_both_apis() -> None:
