@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from engine.architectures import llama
 from engine.chat_template import ChatTemplate
-from engine.errors import InvalidRequest, UnplayableModel
+from engine.errors import EngineError, InvalidRequest, UnplayableModel
 from engine.gguf import GGUFFile
 from engine.graph import Forward, build, plan
 from engine.hparams import Header
@@ -40,7 +40,7 @@ class ModelOptions:
     """How a model is loaded. All but `isa` decide bits, as they do in llama-server.
 
     Attributes:
-        n_ctx: tokens of context; 0 for what the model was trained for. Rounded up to 256.
+        n_ctx: tokens of context; 0 for what the model was trained for, which is also the most. Rounded up to 256.
         n_batch: tokens of a prompt handed to the engine at once.
         n_ubatch: tokens evaluated at once.
         n_threads: threads that compute.
@@ -76,27 +76,32 @@ class Model:
             raise UnplayableModel(f"the vocabulary has {self.tokenizer.n_vocab} tokens, the model {config.n_vocab}")
         self.template: ChatTemplate | None = ChatTemplate.from_gguf(file.metadata, self.tokenizer)
         self.n_ctx_train = config.n_ctx_train
-        self.n_ctx = -(-(options.n_ctx or config.n_ctx_train) // _CELLS) * _CELLS
+        # llama-server caps a slot's context at what the model was trained with
+        wanted = min(options.n_ctx or config.n_ctx_train, config.n_ctx_train)
+        self.n_ctx = -(-wanted // _CELLS) * _CELLS
         self.options = options
         self.n_vocab = config.n_vocab
         self.n_embd = config.n_embd
         self.n_layer = config.n_layer
         self.n_params = sum(int(np.prod(t.shape)) for t in file.tensors.values())
         self.size = sum(t.nbytes for t in file.tensors.values())
-        self._graph = Graph(
-            options.isa,
-            options.n_threads,
-            min(options.n_ubatch, options.n_batch, self.n_ctx),
-            self.n_ctx,
-            config.n_layer,
-            config.n_head_kv,
-            config.head_size,
-            config.n_rot,
-            config.rope_freq_base,
-            config.rope_freq_scale,
-            config.rope_neox,
-            _rope_factors(file, config.n_rot),
-        )
+        try:
+            self._graph = Graph(
+                options.isa,
+                options.n_threads,
+                min(options.n_ubatch, options.n_batch, self.n_ctx),
+                self.n_ctx,
+                config.n_layer,
+                config.n_head_kv,
+                config.head_size,
+                config.n_rot,
+                config.rope_freq_base,
+                config.rope_freq_scale,
+                config.rope_neox,
+                _rope_factors(file, config.n_rot),
+            )
+        except RuntimeError as error:  # the system starts no more threads
+            raise EngineError(f"{options.n_threads} threads cannot be started: {error}") from error
         self._logits = build(self._graph, plan(write_forward(config, Weights(file))))
 
     @classmethod

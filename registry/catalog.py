@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -40,25 +41,33 @@ class Entry:
     source: str
     identity: FileIdentity
 
-    def check(self) -> None:
+    def check(self, identity: FileIdentity | None = None) -> None:
         """That the path still leads to the file that was hashed; one `stat`.
+
+        Args:
+            identity: the file as it was when it was hashed last; None for the first time.
 
         Raises:
             ModelFileError: it is gone.
             ModelFileChanged: it is another, or was written to.
         """
-        if FileIdentity.of(self.path) != self.identity:
+        if FileIdentity.of(self.path) != (identity or self.identity):
             raise ModelFileChanged(self.path)
 
-    def verify(self) -> None:
+    def verify(self) -> FileIdentity:
         """That the file's bytes are still those that were hashed: reads them all. Before every load but the first.
+
+        Returns:
+            the file as it is now: it may have been touched, or replaced by one with the same bytes.
 
         Raises:
             ModelFileError: it cannot be read.
             ModelFileChanged: its bytes are others.
         """
-        if sha256_file(self.path).sha256 != self.sha256:
+        digest = sha256_file(self.path)
+        if digest.sha256 != self.sha256:
             raise ModelFileChanged(self.path)
+        return digest.identity
 
 
 class Catalog:
@@ -116,7 +125,7 @@ class Catalog:
 
 def entry_of(path: Path, *, aliases: Iterable[str] = (), digest: Digest | None = None) -> Entry:
     """One file's entry; arguments and errors as `Catalog.of_file`."""
-    path = path.expanduser().absolute()
+    path = Path(os.path.expanduser(path)).absolute()
     if digest is None:
         digest = sha256_file(path)
     elif FileIdentity.of(path) != digest.identity:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import stat as stat_module
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
 
 from registry.errors import ModelFileChanged, ModelFileError
 
@@ -95,6 +93,10 @@ class FileIdentity:
         return cls(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
+# Bytes hashed at a time. Large: between two of them the hash waits for the GIL, while another thread imports or loads.
+_CHUNK = 8 << 20
+
+
 @dataclass(frozen=True, slots=True)
 class Digest:
     """A file's sha256 (hex) and the identity of the file that was read."""
@@ -110,28 +112,18 @@ def sha256_file(path: Path) -> Digest:
         ModelFileError: it cannot be read.
         ModelFileChanged: it changed while it was read.
     """
+    buffer = bytearray(_CHUNK)
+    view = memoryview(buffer)
     try:
         # Not blocking: opening a pipe would wait for whoever writes to it, and only then be refused.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:
             before = FileIdentity.of_stat(path, os.fstat(file.fileno()))
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            sha256 = hashlib.sha256()
+            while n_read := file.readinto(buffer):
+                sha256.update(view[:n_read])
             after = FileIdentity.of_stat(path, os.fstat(file.fileno()))
     except OSError as error:
         raise ModelFileError(path, error.strerror or str(error)) from error
     if before != after:
         raise ModelFileChanged(path)
-    return Digest(sha256, after)
-
-
-def sha256_in_background(path: Path) -> Future[Digest]:
-    """`sha256_file` in a thread of its own, so that imports and loading go on meanwhile."""
-    future: Future[Digest] = Future()
-
-    def work() -> None:
-        try:
-            future.set_result(sha256_file(path))
-        except BaseException as error:
-            future.set_exception(error)
-
-    Thread(target=work, name="bankml-sha256", daemon=True).start()
-    return future
+    return Digest(sha256.hexdigest(), after)

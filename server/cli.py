@@ -5,6 +5,7 @@ Everything slow is imported by the command that needs it, so that `--help` and a
 
 from __future__ import annotations
 
+import os
 import sys
 import textwrap
 from collections.abc import Callable
@@ -229,14 +230,24 @@ def _one_line(error: click.ClickException, arguments: list[str]) -> str:
     return text
 
 
+def _open_standard_files() -> None:
+    """Gives a process started without standard files `/dev/null` for them, as no socket may have their numbers."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command.
 
     Returns:
         0; 2 after one line on stderr when the command line, the environment, the model or the address cannot be used;
-        130 when interrupted.
+        1 when the output cannot be written; 130 when interrupted.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    _open_standard_files()
     try:
         result = command.main(arguments, prog_name="bankml", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -250,6 +261,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 0
+    except OSError as error:  # a full disk under the output; what else can fail has an error of its own
+        print(f"bankml: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.errors import JSON, BodyTooSlow, PayloadTooLarge, door_body
+from server.streams import ServerStopping
 
 MAX_BODY = 16 * 1024 * 1024
 """Bytes of a request's body at most."""
@@ -124,6 +125,8 @@ class Guards:
                     message = await receive()
             except TimeoutError:
                 raise BodyTooSlow(self.read_timeout) from None
+            except asyncio.CancelledError:  # by uvicorn, whose time to stop has come
+                raise ServerStopping from None
             reading = message["type"] == "http.request" and message.get("more_body", False)
             n_read += len(message.get("body", b""))
             if n_read > self.max_body:

@@ -292,7 +292,7 @@ def _connect(stack: ExitStack, model: str | None, settings: Settings) -> tuple[C
 
 def _as_file(model: str) -> Path | None:
     """The file that MODEL means, if it is written as a path or names a GGUF file that is there."""
-    path = Path(model).expanduser()
+    path = Path(os.path.expanduser(model))
     written_as_path = model.startswith(("/", "./", "../", "~"))
     return path if written_as_path or (model.lower().endswith(".gguf") and path.is_file()) else None
 

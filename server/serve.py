@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import os
 import signal
@@ -15,7 +16,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from registry.errors import RegistryError
-from registry.pins import Digest, sha256_in_background
+from registry.pins import Digest, sha256_file
 from server.settings import Settings
 
 if TYPE_CHECKING:
@@ -41,9 +42,11 @@ def serve(settings: Settings) -> None:
     Raises:
         ServeError: the address, the file or the model cannot be used.
     """
+    gc.disable()  # nothing that start-up makes is garbage; looking for it is a tenth of the time
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr
     )
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it would log each request of a download
     verified = find_model(settings)
     sockets = bind(settings)
     files = [sock.getsockname() for sock in sockets if sock.family == socket.AF_UNIX]
@@ -64,32 +67,30 @@ def serve(settings: Settings) -> None:
 def find_model(settings: Settings) -> Future[tuple[Path, Digest]]:
     """The model file and its sha256, on their way: the one given, or the default one, fetched if need be."""
     future: Future[tuple[Path, Digest]] = Future()
-    if settings.model is not None:
-        path = settings.model.expanduser()
-        given = sha256_in_background(path)
-        given.add_done_callback(
-            lambda done: (
-                future.set_exception(error) if (error := done.exception()) else future.set_result((path, done.result()))
-            )
-        )
-        return future
 
-    def fetch() -> None:
-        from registry.download import ensure
-        from registry.progress import OnTerminal
-
-        progress = OnTerminal()
+    def work() -> None:
         try:
-            found = ensure(progress=progress, offline=settings.offline)
+            future.set_result(_find_model(settings))
         except BaseException as error:
             future.set_exception(error)
-        else:
-            future.set_result(found)
-        finally:
-            progress.close()
 
-    Thread(target=fetch, name="bankml-fetch", daemon=True).start()
+    # A daemon: an interrupted start does not wait for a download, which the next start goes on with.
+    Thread(target=work, name="bankml-model", daemon=True).start()
     return future
+
+
+def _find_model(settings: Settings) -> tuple[Path, Digest]:
+    if settings.model is not None:
+        path = Path(os.path.expanduser(settings.model))  # a user nobody knows is left as written
+        return path, sha256_file(path)
+    from registry.download import ensure
+    from registry.progress import OnTerminal
+
+    progress = OnTerminal()
+    try:
+        return ensure(progress=progress, offline=settings.offline)
+    finally:
+        progress.close()
 
 
 def catalog_of(settings: Settings, verified: Future[tuple[Path, Digest]]) -> Catalog:
@@ -143,10 +144,12 @@ def http_server(settings: Settings, residency: Residency) -> uvicorn.Server:
     import uvicorn
 
     from server.app import create_app
+    from server.protocol import Protocol
 
     config = uvicorn.Config(
         create_app(settings, residency),
-        http="httptools",
+        http=Protocol,
+        ws="none",
         lifespan="on",
         log_config=None,
         access_log=settings.verbose,
@@ -175,6 +178,10 @@ async def _serve(settings: Settings, catalog: Catalog, sockets: list[socket.sock
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGHUP, lambda *_: setattr(server, "should_exit", True))
+    gc.freeze()
+    gc.enable()
+    for sock in sockets:
+        sock.listen(512)  # from here on a client that connects is served
     for address in addresses(sockets):
         log.info("listening on %s", address)
     await server.serve(sockets=sockets)

@@ -119,7 +119,7 @@ class Settings(BaseSettings):
         Field(0, description="context size in tokens (0: what the model was trained with, which is also the most)")
     )
     n_threads: Annotated[int, _flag("-t --threads", "BANKML_THREADS LLAMA_ARG_THREADS", "N", group=_CONTEXT)] = Field(
-        -1, description="CPU threads (-1: one a physical core, 0: one a logical core)", validate_default=True
+        -1, le=512, description="CPU threads (-1: one a physical core, 0: one a logical core)", validate_default=True
     )
     n_batch: Annotated[int, _flag("-b --batch-size", "BANKML_BATCH LLAMA_ARG_BATCH", "N", group=_CONTEXT)] = Field(
         2048, ge=1, description="logical batch in tokens"
@@ -259,6 +259,12 @@ class Settings(BaseSettings):
         if value > 0:
             return value
         return allowed if value == 0 else max(1, min(allowed, physical_cores()))
+
+    @field_validator("seed")
+    @classmethod
+    def _seed(cls, value: int | None) -> int | None:
+        """-1 as the 32 bits it is in a request."""
+        return None if value is None else value % 2**32
 
     @model_validator(mode="after")
     def _read_key_file(self) -> Settings:

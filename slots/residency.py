@@ -24,6 +24,7 @@ from engine.generation import GenerationRequest, Step, generate
 from engine.model import Model, ModelOptions
 from registry.catalog import Catalog, Entry
 from registry.errors import RegistryError
+from registry.pins import FileIdentity
 from slots.slot import Slot
 
 FOREVER = math.inf
@@ -45,6 +46,7 @@ class Resident:
         model: the open engine model. Its `tokenizer`, `template` and numbers may be read at any time, from any thread.
         slot: the tokens its KV cache holds; only the holder of the engine may use it.
         load_ns: how long opening it took, in nanoseconds.
+        identity: the file as it was when it was verified for this load.
         keep_alive: seconds it stays after its last request, `FOREVER` for always.
         expires_at: Unix time in seconds when the reaper drops it, `math.inf` for never.
     """
@@ -53,6 +55,7 @@ class Resident:
     model: Model
     slot: Slot
     load_ns: int
+    identity: FileIdentity
     keep_alive: float
     expires_at: float = FOREVER
 
@@ -378,11 +381,11 @@ class Residency:
             entry = self.catalog.resolve(name)
         if resident is not None and resident.entry.path == entry.path:
             try:
-                entry.check()
+                entry.check(resident.identity)
             except RegistryError:
-                await self._drop()  # what is mapped may change under us
-                raise
-            return Lease(self, resident, loaded=False, load_ns=0)
+                pass  # what is mapped may change under us: loaded anew if the bytes are the same, else refused
+            else:
+                return Lease(self, resident, loaded=False, load_ns=0)
         await self._drop()
         started = time.perf_counter_ns()
         future = self.submit(self._open, entry)
@@ -391,20 +394,22 @@ class Residency:
         finally:
             if future.done() and not future.cancelled() and future.exception() is None:
                 load_ns = time.perf_counter_ns() - started
-                self._resident = Resident(entry, future.result(), Slot(), load_ns, FOREVER)
+                model, identity = future.result()
+                self._resident = Resident(entry, model, Slot(), load_ns, identity, FOREVER)
         future.result()
         assert self._resident is not None
         return Lease(self, self._resident, loaded=True, load_ns=self._resident.load_ns)
 
-    def _open(self, entry: Entry) -> Model:
+    def _open(self, entry: Entry) -> tuple[Model, FileIdentity]:
         """Worker thread: open a verified file. It was hashed just before its first load; later loads hash it again."""
+        identity = entry.identity
         if entry in self._opened:
-            entry.verify()
+            identity = entry.verify()
         else:
             entry.check()
         model = Model.open(entry.path, self.options)
         self._opened.add(entry)
-        return model
+        return model, identity
 
     async def _drop(self) -> None:
         resident, self._resident = self._resident, None

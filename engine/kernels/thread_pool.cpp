@@ -32,10 +32,17 @@ void spin(Done done) {
 }  // namespace
 
 ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads) {
-    for (int i = 1; i < n_threads_; ++i) threads_.emplace_back([this, i] { work(i); });
+    try {
+        for (int i = 1; i < n_threads_; ++i) threads_.emplace_back([this, i] { work(i); });
+    } catch (...) {  // the system starts no more of them
+        stop();
+        throw;
+    }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
     stopping_.store(true);
     generation_.fetch_add(1);
     generation_.notify_all();

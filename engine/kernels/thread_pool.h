@@ -24,6 +24,7 @@ class ThreadPool {
 
   private:
     void work(int thread);
+    void stop();
 
     const int n_threads_;
     const std::function<void(int)>* job_ = nullptr;

@@ -14,9 +14,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from engine.model import Model
-
 from engine.generation import Final, GenerationRequest, generate
+from engine.model import Model
 from engine.sampling import SamplingParams
 from slots.slot import Slot
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine.model import Model, ModelOptions
 
+from engine.model import Model, ModelOptions
 from registry.pins import DEFAULT_MODEL
 from slots.slot import Slot
 from testing.oracles import cases, replay

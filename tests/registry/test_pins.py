@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from registry.errors import ModelFileError
-from registry.pins import DEFAULT_MODEL, FileIdentity, sha256_file, sha256_in_background
+from registry.pins import DEFAULT_MODEL, FileIdentity, sha256_file
 
 
 def test_the_sha256_is_of_the_whole_file(tmp_path: Path) -> None:
@@ -21,17 +21,6 @@ def test_the_sha256_is_of_the_whole_file(tmp_path: Path) -> None:
     assert digest.sha256 == hashlib.sha256(data).hexdigest()
     assert digest.identity == FileIdentity.of(path)
     assert digest.identity.size == 3_000_001
-
-
-def test_hashing_in_the_background_gives_the_same(tmp_path: Path) -> None:
-    path = tmp_path / "model.gguf"
-    path.write_bytes(b"x" * 100)
-    assert sha256_in_background(path).result() == sha256_file(path)
-
-
-def test_errors_come_out_of_the_background(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match="No such file or directory"):
-        sha256_in_background(tmp_path / "nothing").result()
 
 
 @pytest.mark.parametrize(

@@ -164,3 +164,11 @@ def test_every_command_is_a_click_command_with_help() -> None:
         "pull",
         "version",
     }
+
+
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "server.cli", "serve", "--help"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "bankml: [Errno 28] No space left on device\n"

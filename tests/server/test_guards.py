@@ -17,6 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from server.errors import BodyTooSlow, PayloadTooLarge, handle
 from server.guards import Guards, is_loopback, names_loopback
+from server.streams import ServerStopping
 
 JSON = {"content-type": "application/json"}
 
@@ -178,3 +179,22 @@ async def test_ollamas_paths_get_ollamas_error_body() -> None:
     async with client(api_keys=("k1",)) as http:
         refused = await http.post("/api/x", content=b"{}", headers=JSON)
     assert refused.json() == {"error": "Invalid API Key"}
+
+
+async def test_a_body_that_is_cut_off_by_the_servers_end_is_answered() -> None:
+    async def read(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+
+    async def nothing_more() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def sent(message: Message) -> None:
+        raise AssertionError(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/x", "headers": [(b"host", b"127.0.0.1")]}
+    task = asyncio.create_task(Guards(read, host="127.0.0.1")(scope, nothing_more, sent))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(ServerStopping):
+        await task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -24,9 +25,14 @@ def environment() -> dict[str, str]:
 
 
 @contextmanager
-def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str, list[str]]]:
-    """A running `bankml serve`: the process, the address it says, the lines it said until then."""
-    process = subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=environment())
+def serving(*arguments: str, closed: tuple[int, ...] = ()) -> Iterator[tuple[subprocess.Popen[str], str, list[str]]]:
+    """A running `bankml serve`, without the files `closed`: the process, its address, the lines it said until then."""
+    process = subprocess.Popen(
+        ["sh", "-c", f'exec "$@" {" ".join(f"{number}>&-" for number in closed)}', "sh", *COMMAND, *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
     assert process.stderr is not None
     lines: list[str] = []
     try:
@@ -160,3 +166,25 @@ def test_a_folder_and_a_missing_file_are_one_line(tmp_path: Path) -> None:
     assert (
         refused("-m", str(missing), "--port", "0") == f"cannot read model file '{missing}': No such file or directory"
     )
+
+
+def test_what_is_not_http_gets_an_error_object(model_path: Path) -> None:
+    with serving("-m", str(model_path), "--port", "0") as (_, address, _):
+        url = httpx.URL(address)
+        with socket.create_connection((url.host, url.port), timeout=60) as client:
+            client.sendall(b"NOT HTTP\r\n\r\n")
+            head, _, body = b"".join(iter(lambda: client.recv(65536), b"")).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    error = json.loads(body)["error"]
+    assert error == {"message": "Invalid HTTP request received.", "type": "invalid_request_error", "code": 400}
+
+
+def test_a_server_without_standard_files_ends_cleanly(model_path: Path) -> None:
+    with serving("-m", str(model_path), "--port", "0", closed=(0, 1)) as (process, address, _):
+        assert get(address, "/health").status_code == 200
+        process.terminate()
+        assert process.wait(timeout=60) == 0
+
+
+def test_a_home_nobody_has_is_one_line() -> None:
+    assert "cannot read model file" in refused("-m", "~nobody-of-this-name/x.gguf")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.sampling import RANDOM_SEED
 from server.settings import FLAGS, SettingsError, load_settings, ollama_host, physical_cores
 
 
@@ -191,3 +192,13 @@ def test_settings_do_not_change() -> None:
 def test_no_two_settings_share_a_flag() -> None:
     names = [name for flag in FLAGS.values() for name in flag.names + flag.off]
     assert len(names) == len(set(names))
+
+
+def test_seed_minus_one_is_the_32_bits_that_ask_for_a_new_seed() -> None:
+    assert load_settings({"seed": "-1"}).sampling == {"seed": RANDOM_SEED}
+
+
+def test_threads_past_llama_servers_limit_are_refused() -> None:
+    assert load_settings({"n_threads": "512"}).n_threads == 512
+    with pytest.raises(SettingsError, match="less than or equal to 512"):
+        load_settings({"n_threads": "513"})

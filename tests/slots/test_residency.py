@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import time
 from collections.abc import AsyncIterator
@@ -241,4 +242,16 @@ async def test_a_file_that_changed_is_not_served(model_path: Path, tmp_path: Pat
                 pass
         assert residency.current() is None
     assert not residency.busy
+    await residency.stop()
+
+
+async def test_a_file_that_was_touched_is_verified_again_once_and_served(model_path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.gguf"
+    shutil.copy(model_path, copy)
+    residency = Residency(Catalog.of_file(copy), OPTIONS)
+    await residency.start()
+    os.utime(copy, ns=(0, 0))
+    for loads in (True, False):
+        async with residency.acquire(None) as lease:
+            assert lease.loaded is loads
     await residency.stop()
