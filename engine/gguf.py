@@ -211,6 +211,14 @@ class GGUFFile:
         info = self.tensors[name]
         return self._bytes[info.offset : info.offset + info.nbytes]
 
+    def release(self, name: str) -> None:
+        """Give a tensor's pages of the map back to the system; they are read again if they are used again."""
+        info = self.tensors[name]
+        first = -(-info.offset // mmap.PAGESIZE) * mmap.PAGESIZE
+        last = (info.offset + info.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+        if self._map is not None and last > first and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
+
     def close(self) -> None:
         """Release the map. Views handed out by `data` keep it alive until they are gone; they stay valid."""
         self._bytes = np.empty(0, dtype=np.uint8)

@@ -76,33 +76,19 @@ class Model:
             raise UnplayableModel(f"the vocabulary has {self.tokenizer.n_vocab} tokens, the model {config.n_vocab}")
         self.template: ChatTemplate | None = ChatTemplate.from_gguf(file.metadata, self.tokenizer)
         self.n_ctx_train = config.n_ctx_train
-        # llama-server caps a slot's context at what the model was trained with
-        wanted = min(options.n_ctx or config.n_ctx_train, config.n_ctx_train)
-        self.n_ctx = -(-wanted // _CELLS) * _CELLS
+        cells = -(-min(options.n_ctx or config.n_ctx_train, config.n_ctx_train) // _CELLS) * _CELLS
+        self.n_ctx = min(cells, config.n_ctx_train)  # as llama-server caps a slot's context
         self.options = options
         self.n_vocab = config.n_vocab
         self.n_embd = config.n_embd
         self.n_layer = config.n_layer
         self.n_params = sum(int(np.prod(t.shape)) for t in file.tensors.values())
         self.size = sum(t.nbytes for t in file.tensors.values())
-        try:
-            self._graph = Graph(
-                options.isa,
-                options.n_threads,
-                min(options.n_ubatch, options.n_batch, self.n_ctx),
-                self.n_ctx,
-                config.n_layer,
-                config.n_head_kv,
-                config.head_size,
-                config.n_rot,
-                config.rope_freq_base,
-                config.rope_freq_scale,
-                config.rope_neox,
-                _rope_factors(file, config.n_rot),
-            )
-        except RuntimeError as error:  # the system starts no more threads
-            raise EngineError(f"{options.n_threads} threads cannot be started: {error}") from error
-        self._logits = build(self._graph, plan(write_forward(config, Weights(file))))
+        weights = Weights(file)
+        steps = plan(write_forward(config, weights))
+        self._graph = _graph(config, options, cells, _rope_factors(weights, config.n_rot))
+        weights.pack()
+        self._logits = build(self._graph, steps)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], options: ModelOptions | None = None) -> Model:
@@ -156,8 +142,27 @@ def _check(config: llama.LlamaConfig, options: ModelOptions) -> None:
             raise UnplayableModel(f"the KV cache type {getattr(options, name)!r} is not played")
 
 
-def _rope_factors(file: GGUFFile, n_rot: int) -> list[float]:
+def _graph(config: llama.LlamaConfig, options: ModelOptions, cells: int, rope_factors: list[float]) -> Graph:
+    try:
+        return Graph(
+            options.isa,
+            options.n_threads,
+            min(options.n_ubatch, options.n_batch, cells),
+            cells,
+            config.n_layer,
+            config.n_head_kv,
+            config.head_size,
+            config.n_rot,
+            config.rope_freq_base,
+            config.rope_freq_scale,
+            config.rope_neox,
+            rope_factors,
+        )
+    except RuntimeError as error:  # the system starts no more threads
+        raise EngineError(f"{options.n_threads} threads cannot be started: {error}") from error
+
+
+def _rope_factors(weights: Weights, n_rot: int) -> list[float]:
     """Divisors of the rotary angles (Llama 3's long context), a pair each; empty when the file has none."""
-    if "rope_freqs.weight" not in file.tensors:
-        return []
-    return [float(x) for x in Weights(file).vector("rope_freqs.weight", n_rot // 2)]
+    name = "rope_freqs.weight"
+    return [float(x) for x in weights.vector(name, n_rot // 2)] if name in weights else []

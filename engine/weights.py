@@ -7,13 +7,13 @@ import numpy.typing as npt
 
 from engine.errors import UnplayableModel
 from engine.gguf import GGMLType, GGUFFile, TensorInfo
-from engine.kernels import Matrix
+from engine.kernels import Arena, Matrix
 
 PLAYED_TYPES = frozenset({GGMLType.F32, GGMLType.F16, GGMLType.BF16, GGMLType.Q4_1, GGMLType.Q8_0})
 
 
 class Weights:
-    """Matrices and vectors of a file, views of its map. Every refusal names the tensor and why."""
+    """Matrices and vectors of a file: views of its map. Every refusal names the tensor and why."""
 
     def __init__(self, file: GGUFFile) -> None:
         self._file = file
@@ -47,3 +47,12 @@ class Weights:
         if info.type is not GGMLType.F32:
             raise UnplayableModel(f"tensor {name} is {info.type.name}, not F32")
         return self._file.data(name).view(np.float32)
+
+    def pack(self) -> None:
+        """Copies the matrices handed out so far into the order the kernels read them in, where that pays for itself,
+        and gives their pages of the map back."""
+        packed = {name: matrix for name, matrix in self._matrices.items() if matrix.packed_bytes}
+        arena = Arena(sum(matrix.packed_bytes for matrix in packed.values()))
+        for name, matrix in packed.items():
+            matrix.pack(arena)
+            self._file.release(name)

@@ -63,10 +63,20 @@ class SamplerChain:
 
 # --- graph.h: the forward pass ----------------------------------------------------------------------------------
 
+class Arena:
+    """Memory for packed weights."""
+
+    def __init__(self, bytes: int) -> None: ...
+
 class Matrix:
     """A weight matrix as it lies in the file: `type` is GGUF's number, `data` rows * bytes-a-row bytes."""
 
     def __init__(self, type: int, data: NDArray[np.uint8], rows: int, cols: int) -> None: ...
+    def pack(self, arena: Arena) -> None:
+        """Copies the weights into the order the kernels read them in; nothing where `packed_bytes` is 0."""
+
+    @property
+    def packed_bytes(self) -> int: ...
     @property
     def rows(self) -> int: ...
     @property

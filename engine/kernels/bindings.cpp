@@ -199,9 +199,17 @@ size_t row_bytes(bankml::Type type, int64_t cols) {
     throw nb::value_error("no kernel for this type");
 }
 
+// Memory for packed weights, handed out from its start.
+struct Arena {
+    bankml::Pages pages;
+    size_t used = 0;
+};
+
 void bind_graph(nb::module_ & m) {
     using bankml::Graph;
     using bankml::Matrix;
+    nb::class_<Arena>(m, "Arena").def(
+        "__init__", [](Arena * self, size_t bytes) { new (self) Arena{bankml::Pages(bytes, true), 0}; }, nb::arg("bytes"));
     nb::class_<Matrix>(m, "Matrix")
         .def(
             "__init__",
@@ -214,6 +222,20 @@ void bind_graph(nb::module_ & m) {
                 new (self) Matrix{known, data.data(), rows, cols, bytes};
             },
             nb::arg("type"), nb::arg("data"), nb::arg("rows"), nb::arg("cols"), nb::keep_alive<1, 3>())
+        .def(
+            "pack",
+            [](Matrix & w, Arena & arena) {
+                const size_t bytes = bankml::packed_bytes(w);
+                if (bytes == 0 || w.packed != nullptr) return;
+                if (arena.used + bytes > arena.pages.size()) throw nb::value_error("the arena is full");
+                const nb::gil_scoped_release unlocked;
+                uint8_t * out = arena.pages.as<uint8_t>() + arena.used;
+                arena.used += bytes;
+                kernels_for("")->pack(w, out);
+                w.packed = out;
+            },
+            nb::arg("arena"), nb::keep_alive<1, 2>())
+        .def_prop_ro("packed_bytes", [](const Matrix & w) { return bankml::packed_bytes(w); })
         .def_ro("rows", &Matrix::rows)
         .def_ro("cols", &Matrix::cols);
     nb::class_<Graph>(m, "Graph")

@@ -80,10 +80,10 @@ void store_f16(const float* x, uint16_t* y, int64_t n) {
 
 extern const Kernels kernels;
 #if defined(__AVX2__)
-const Kernels kernels{"avx2",   dequantize_row, rms_norm, swiglu,  rotate,     store_f16,
+const Kernels kernels{"avx2",   dequantize_row, rms_norm, swiglu,  rotate,     store_f16, pack,
                       pack_row, matvec,         matmul,   attend_heads, attend_tile};
 #else
-const Kernels kernels{"portable", dequantize_row, rms_norm, swiglu,  rotate,     store_f16,
+const Kernels kernels{"portable", dequantize_row, rms_norm, swiglu,  rotate,     store_f16, pack,
                       pack_row,   matvec,         matmul,   attend_heads, attend_tile};
 #endif
 

@@ -20,9 +20,15 @@ struct Matrix {
     int64_t rows;
     int64_t cols;
     size_t row_bytes;
+    const uint8_t* packed = nullptr;  // the same weights in the order the kernels read them, if not the file's
 
     const uint8_t* row(int64_t r) const { return data + static_cast<size_t>(r) * row_bytes; }
 };
+
+// Bytes of a matrix packed by Kernels::pack; 0 where the file's own order is as good, or the rows do not come in eights.
+inline size_t packed_bytes(const Matrix& w) {
+    return w.type == Type::Q4_1 && w.rows % 8 == 0 ? static_cast<size_t>(w.rows) * w.row_bytes : 0;
+}
 
 // How a weight type wants the activations. Q8: blocks of 32 int8 with a scale d and d * sum, both rounded to half
 // precision (ggml's q8_0 and q8_1 in one). F32: floats, rounded through the weight's type if that is a half type.
@@ -71,6 +77,8 @@ struct Kernels {
     void (*rotate)(float* x, const float* cos_sin, int64_t n_rot, bool neox);
     void (*store_f16)(const float* x, uint16_t* y, int64_t n);
 
+    // Writes packed_bytes(w) bytes; for matrices where that is not 0.
+    void (*pack)(const Matrix& w, uint8_t* out);
     // Writes activation row `row` of a panel of `rows` rows.
     void (*pack_row)(Activation kind, const float* x, int64_t cols, int64_t row, int64_t rows, uint8_t* panel);
     // y[r] = w[r] . x (+ residual[r]) for weight rows first..last-1 and one activation row (a panel of one).

@@ -6,6 +6,7 @@
 
 namespace bankml::BANKML_ISA {
 
+void pack(const Matrix& w, uint8_t* out);
 void pack_row(Activation kind, const float* x, int64_t cols, int64_t row, int64_t rows, uint8_t* panel);
 void matvec(const Matrix& w, const uint8_t* panel, float* y, const float* residual, int64_t first, int64_t last);
 void matmul(const Matrix& w, const uint8_t* panels, float* y, const float* residual, int64_t ldy, int64_t n,

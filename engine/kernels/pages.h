@@ -12,10 +12,15 @@ namespace bankml {
 class Pages {
   public:
     Pages() = default;
-    explicit Pages(size_t bytes) : bytes_(bytes) {
+    explicit Pages(size_t bytes, bool large = false) : bytes_(bytes) {
         if (bytes_ == 0) return;
         data_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (data_ == MAP_FAILED) throw std::bad_alloc();
+#if defined(MADV_HUGEPAGE)
+        // Filled whole and read whole: large pages save most of the page faults. Memory that may stay half empty does
+        // not ask for them.
+        if (large) madvise(data_, bytes_, MADV_HUGEPAGE);
+#endif
     }
     ~Pages() {
         if (bytes_ != 0) munmap(data_, bytes_);

@@ -17,6 +17,9 @@
 #define BANKML_ISA portable
 #endif
 
+// Left to itself the compiler keeps some of these as calls, and then arrays of lanes stay in memory.
+#define BANKML_LANES [[gnu::always_inline]] inline
+
 namespace bankml::BANKML_ISA {
 namespace {
 
@@ -26,54 +29,61 @@ using F8 = __m256;   // 8 floats
 using I8 = __m256i;  // 8 int32
 using B32 = __m256i; // 32 bytes
 
-inline F8 zero8() { return _mm256_setzero_ps(); }
-inline F8 set8(float x) { return _mm256_set1_ps(x); }
-inline F8 load8(const float* p) { return _mm256_loadu_ps(p); }
-inline void store8(float* p, F8 v) { _mm256_storeu_ps(p, v); }
+BANKML_LANES F8 zero8() { return _mm256_setzero_ps(); }
+BANKML_LANES F8 set8(float x) { return _mm256_set1_ps(x); }
+BANKML_LANES F8 load8(const float* p) { return _mm256_loadu_ps(p); }
+BANKML_LANES void store8(float* p, F8 v) { _mm256_storeu_ps(p, v); }
 // Stores eight floats that will be broadcast one by one. GCC would keep them in a register and take two shuffles for
 // each; a load from memory takes no shuffle at all, and shuffles are what these loops run out of.
-inline void store8_for_broadcast(float (&p)[8], F8 v) {
+BANKML_LANES void store8_for_broadcast(float (&p)[8], F8 v) {
     _mm256_storeu_ps(p, v);
     asm("" : "+m"(p));
 }
-inline F8 load4x2(const float* p) { return _mm256_broadcast_ps(reinterpret_cast<const __m128*>(p)); }
-inline F8 add8(F8 a, F8 b) { return _mm256_add_ps(a, b); }
-inline F8 sub8(F8 a, F8 b) { return _mm256_sub_ps(a, b); }
-inline F8 mul8(F8 a, F8 b) { return _mm256_mul_ps(a, b); }
-inline F8 div8(F8 a, F8 b) { return _mm256_div_ps(a, b); }
-inline F8 max8(F8 a, F8 b) { return _mm256_max_ps(a, b); }
-inline F8 fma8(F8 a, F8 b, F8 c) { return _mm256_fmadd_ps(a, b, c); }
-inline F8 abs8(F8 a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
-inline F8 load8_f16(const uint16_t* p) {
+BANKML_LANES F8 load4x2(const float* p) { return _mm256_broadcast_ps(reinterpret_cast<const __m128*>(p)); }
+BANKML_LANES F8 add8(F8 a, F8 b) { return _mm256_add_ps(a, b); }
+BANKML_LANES F8 sub8(F8 a, F8 b) { return _mm256_sub_ps(a, b); }
+BANKML_LANES F8 mul8(F8 a, F8 b) { return _mm256_mul_ps(a, b); }
+BANKML_LANES F8 div8(F8 a, F8 b) { return _mm256_div_ps(a, b); }
+BANKML_LANES F8 max8(F8 a, F8 b) { return _mm256_max_ps(a, b); }
+BANKML_LANES F8 fma8(F8 a, F8 b, F8 c) { return _mm256_fmadd_ps(a, b, c); }
+BANKML_LANES F8 abs8(F8 a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+BANKML_LANES F8 load8_f16(const uint16_t* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
-inline void store8_f16(uint16_t* p, F8 v) {
+BANKML_LANES void store8_f16(uint16_t* p, F8 v) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
-inline F8 round_f16(F8 v) { return _mm256_cvtph_ps(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
-inline F8 load8_bf16(const uint16_t* p) {
+BANKML_LANES F8 round_f16(F8 v) { return _mm256_cvtph_ps(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
+BANKML_LANES F8 load8_bf16(const uint16_t* p) {
     const __m128i h = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
 
-inline B32 load32(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
-inline void store32(void* p, B32 v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
+BANKML_LANES B32 load32(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+BANKML_LANES void store32(void* p, B32 v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
 // Sixteen bytes of nibbles: the low ones first, then the high ones.
-inline B32 load_nibbles(const void* p) {
+BANKML_LANES B32 load_nibbles(const void* p) {
     const __m128i packed = _mm_loadu_si128(static_cast<const __m128i*>(p));
     const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(packed), _mm_srli_epi16(packed, 4), 1);
     return _mm256_and_si256(both, _mm256_set1_epi8(15));
 }
-inline B32 abs32(B32 v) { return _mm256_sign_epi8(v, v); }
+// Two rows of nibbles in one: bytes below 16 joined into low and high nibbles, and apart again.
+BANKML_LANES B32 join_nibbles(B32 low, B32 high) { return _mm256_or_si256(low, _mm256_slli_epi16(high, 4)); }
+BANKML_LANES void split_nibbles(B32 both, B32& low, B32& high) {
+    const B32 mask = _mm256_set1_epi8(15);
+    low = _mm256_and_si256(both, mask);
+    high = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
+}
+BANKML_LANES B32 abs32(B32 v) { return _mm256_sign_epi8(v, v); }
 // Lane i is the sum of the four products u[4i..4i+3] * s[4i..4i+3]; no pair may pass 16 bits.
-inline F8 dot_u8_s8(B32 u, B32 s) {
+BANKML_LANES F8 dot_u8_s8(B32 u, B32 s) {
     return _mm256_cvtepi32_ps(_mm256_madd_epi16(_mm256_set1_epi16(1), _mm256_maddubs_epi16(u, s)));
 }
 // The same for signed x, given |x|.
-inline F8 dot_s8_s8(B32 x_abs, B32 x, B32 y) { return dot_u8_s8(x_abs, _mm256_sign_epi8(y, x)); }
+BANKML_LANES F8 dot_s8_s8(B32 x_abs, B32 x, B32 y) { return dot_u8_s8(x_abs, _mm256_sign_epi8(y, x)); }
 
 // Thirty-two floats times `scale`, each rounded to the nearest int8; returns their sum.
-inline int32_t quantize32(const float* x, float scale, int8_t* q) {
+BANKML_LANES int32_t quantize32(const float* x, float scale, int8_t* q) {
     const F8 s = set8(scale);
     I8 v[4];
     for (int i = 0; i < 4; ++i) {
@@ -88,7 +98,7 @@ inline int32_t quantize32(const float* x, float scale, int8_t* q) {
     return _mm_cvtsi128_si32(sum);
 }
 
-inline float max_lane(F8 v) {
+BANKML_LANES float max_lane(F8 v) {
     __m128 m = _mm_max_ps(_mm256_extractf128_ps(v, 1), _mm256_castps256_ps128(v));
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));
     m = _mm_max_ss(m, _mm_movehdup_ps(m));
@@ -96,7 +106,7 @@ inline float max_lane(F8 v) {
 }
 
 // (0+4)+(2+6) + (1+5)+(3+7): how ggml's dot products add their lanes.
-inline float sum_lanes(F8 v) {
+BANKML_LANES float sum_lanes(F8 v) {
     __m128 s = _mm_add_ps(_mm256_extractf128_ps(v, 1), _mm256_castps256_ps128(v));
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
     s = _mm_add_ss(s, _mm_movehdup_ps(s));
@@ -104,8 +114,9 @@ inline float sum_lanes(F8 v) {
 }
 
 // sum_lanes of four vectors at once.
-inline void sum_lanes4(const F8 v[4], float out[4]) {
+BANKML_LANES void sum_lanes4(const F8 v[4], float out[4]) {
     __m128 h[4];
+#pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) h[i] = _mm_add_ps(_mm256_extractf128_ps(v[i], 1), _mm256_castps256_ps128(v[i]));
     const __m128 a = _mm_add_ps(_mm_movelh_ps(h[0], h[1]), _mm_movehl_ps(h[1], h[0]));
     const __m128 b = _mm_add_ps(_mm_movelh_ps(h[2], h[3]), _mm_movehl_ps(h[3], h[2]));
@@ -113,14 +124,14 @@ inline void sum_lanes4(const F8 v[4], float out[4]) {
 }
 
 // ((0+4)+(1+5)) + ((2+6)+(3+7)): how ggml's f16 and f32 rows add their lanes.
-inline float sum_lanes_hadd(F8 v) {
+BANKML_LANES float sum_lanes_hadd(F8 v) {
     const __m128 t = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     const __m128 u = _mm_hadd_ps(t, t);
     return _mm_cvtss_f32(_mm_hadd_ps(u, u));
 }
 
 // The half at p, p + stride, ... of eight rows.
-inline F8 gather_f16(const uint8_t* p, size_t stride) {
+BANKML_LANES F8 gather_f16(const uint8_t* p, size_t stride) {
     const auto at = [=](size_t i) {
         int16_t h;
         std::memcpy(&h, p + i * stride, sizeof h);
@@ -130,7 +141,7 @@ inline F8 gather_f16(const uint8_t* p, size_t stride) {
 }
 
 // The two halves at p, p + stride, ... of eight rows.
-inline void gather_f16x2(const uint8_t* p, size_t stride, F8& first, F8& second) {
+BANKML_LANES void gather_f16x2(const uint8_t* p, size_t stride, F8& first, F8& second) {
     const auto at = [=](size_t i) {
         int32_t pair;
         std::memcpy(&pair, p + i * stride, sizeof pair);
@@ -143,10 +154,10 @@ inline void gather_f16x2(const uint8_t* p, size_t stride, F8& first, F8& second)
     second = _mm256_cvtph_ps(_mm_unpackhi_epi64(low, high));
 }
 
-inline void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+BANKML_LANES void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
 // e^x in float, ggml's polynomial: at most 1.45 ulp off, infinite above 88.38, zero below -103.97.
-inline F8 exp8(F8 x) {
+BANKML_LANES F8 exp8(F8 x) {
     const F8 r = set8(0x1.8p23f);
     const F8 z = fma8(x, set8(0x1.715476p+0f), r);
     const F8 n = sub8(z, r);
@@ -179,39 +190,39 @@ struct B32 {
 };
 
 template <class Op>
-inline F8 each(Op op) {
+BANKML_LANES F8 each(Op op) {
     F8 r;
     for (int i = 0; i < 8; ++i) r.v[i] = op(i);
     return r;
 }
 
-inline F8 zero8() { return each([](int) { return 0.0f; }); }
-inline F8 set8(float x) { return each([=](int) { return x; }); }
-inline F8 load8(const float* p) { return each([=](int i) { return p[i]; }); }
-inline void store8(float* p, F8 a) { std::memcpy(p, a.v, sizeof a.v); }
-inline void store8_for_broadcast(float (&p)[8], F8 a) { store8(p, a); }
-inline F8 load4x2(const float* p) { return each([=](int i) { return p[i & 3]; }); }
-inline F8 add8(F8 a, F8 b) { return each([&](int i) { return a.v[i] + b.v[i]; }); }
-inline F8 sub8(F8 a, F8 b) { return each([&](int i) { return a.v[i] - b.v[i]; }); }
-inline F8 mul8(F8 a, F8 b) { return each([&](int i) { return a.v[i] * b.v[i]; }); }
-inline F8 div8(F8 a, F8 b) { return each([&](int i) { return a.v[i] / b.v[i]; }); }
-inline F8 max8(F8 a, F8 b) { return each([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; }); }
-inline F8 fma8(F8 a, F8 b, F8 c) { return each([&](int i) { return std::fma(a.v[i], b.v[i], c.v[i]); }); }
-inline F8 abs8(F8 a) { return each([&](int i) { return std::fabs(a.v[i]); }); }
-inline F8 load8_f16(const uint16_t* p) { return each([=](int i) { return f16_to_f32(p[i]); }); }
-inline void store8_f16(uint16_t* p, F8 a) {
+BANKML_LANES F8 zero8() { return each([](int) { return 0.0f; }); }
+BANKML_LANES F8 set8(float x) { return each([=](int) { return x; }); }
+BANKML_LANES F8 load8(const float* p) { return each([=](int i) { return p[i]; }); }
+BANKML_LANES void store8(float* p, F8 a) { std::memcpy(p, a.v, sizeof a.v); }
+BANKML_LANES void store8_for_broadcast(float (&p)[8], F8 a) { store8(p, a); }
+BANKML_LANES F8 load4x2(const float* p) { return each([=](int i) { return p[i & 3]; }); }
+BANKML_LANES F8 add8(F8 a, F8 b) { return each([&](int i) { return a.v[i] + b.v[i]; }); }
+BANKML_LANES F8 sub8(F8 a, F8 b) { return each([&](int i) { return a.v[i] - b.v[i]; }); }
+BANKML_LANES F8 mul8(F8 a, F8 b) { return each([&](int i) { return a.v[i] * b.v[i]; }); }
+BANKML_LANES F8 div8(F8 a, F8 b) { return each([&](int i) { return a.v[i] / b.v[i]; }); }
+BANKML_LANES F8 max8(F8 a, F8 b) { return each([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; }); }
+BANKML_LANES F8 fma8(F8 a, F8 b, F8 c) { return each([&](int i) { return std::fma(a.v[i], b.v[i], c.v[i]); }); }
+BANKML_LANES F8 abs8(F8 a) { return each([&](int i) { return std::fabs(a.v[i]); }); }
+BANKML_LANES F8 load8_f16(const uint16_t* p) { return each([=](int i) { return f16_to_f32(p[i]); }); }
+BANKML_LANES void store8_f16(uint16_t* p, F8 a) {
     for (int i = 0; i < 8; ++i) p[i] = f32_to_f16(a.v[i]);
 }
-inline F8 round_f16(F8 a) { return each([&](int i) { return f16_to_f32(f32_to_f16(a.v[i])); }); }
-inline F8 load8_bf16(const uint16_t* p) { return each([=](int i) { return bf16_to_f32(p[i]); }); }
+BANKML_LANES F8 round_f16(F8 a) { return each([&](int i) { return f16_to_f32(f32_to_f16(a.v[i])); }); }
+BANKML_LANES F8 load8_bf16(const uint16_t* p) { return each([=](int i) { return bf16_to_f32(p[i]); }); }
 
-inline B32 load32(const void* p) {
+BANKML_LANES B32 load32(const void* p) {
     B32 r;
     std::memcpy(r.v, p, 32);
     return r;
 }
-inline void store32(void* p, B32 a) { std::memcpy(p, a.v, 32); }
-inline B32 load_nibbles(const void* p) {
+BANKML_LANES void store32(void* p, B32 a) { std::memcpy(p, a.v, 32); }
+BANKML_LANES B32 load_nibbles(const void* p) {
     const uint8_t* q = static_cast<const uint8_t*>(p);
     B32 r;
     for (int i = 0; i < 16; ++i) {
@@ -220,25 +231,35 @@ inline B32 load_nibbles(const void* p) {
     }
     return r;
 }
-inline B32 abs32(B32 a) {
+BANKML_LANES B32 join_nibbles(B32 low, B32 high) {
+    for (int i = 0; i < 32; ++i) low.v[i] = static_cast<int8_t>(low.v[i] | high.v[i] << 4);
+    return low;
+}
+BANKML_LANES void split_nibbles(B32 both, B32& low, B32& high) {
+    for (int i = 0; i < 32; ++i) {
+        low.v[i] = static_cast<int8_t>(both.v[i] & 15);
+        high.v[i] = static_cast<int8_t>(static_cast<uint8_t>(both.v[i]) >> 4);
+    }
+}
+BANKML_LANES B32 abs32(B32 a) {
     for (int8_t& x : a.v) x = static_cast<int8_t>(x < 0 ? -x : x);  // -128 stays 128 as an unsigned byte
     return a;
 }
-inline F8 dot_u8_s8(B32 u, B32 s) {
+BANKML_LANES F8 dot_u8_s8(B32 u, B32 s) {
     return each([&](int i) {
         int32_t sum = 0;
         for (int j = 4 * i; j < 4 * i + 4; ++j) sum += static_cast<uint8_t>(u.v[j]) * s.v[j];
         return static_cast<float>(sum);
     });
 }
-inline F8 dot_s8_s8(B32, B32 x, B32 y) {
+BANKML_LANES F8 dot_s8_s8(B32, B32 x, B32 y) {
     return each([&](int i) {
         int32_t sum = 0;
         for (int j = 4 * i; j < 4 * i + 4; ++j) sum += x.v[j] * y.v[j];
         return static_cast<float>(sum);
     });
 }
-inline int32_t quantize32(const float* x, float scale, int8_t* q) {
+BANKML_LANES int32_t quantize32(const float* x, float scale, int8_t* q) {
     int32_t sum = 0;
     for (int i = 0; i < 32; ++i) {
         const float scaled = x[i] * scale;
@@ -250,36 +271,36 @@ inline int32_t quantize32(const float* x, float scale, int8_t* q) {
     }
     return sum;
 }
-inline float max_lane(F8 a) {
+BANKML_LANES float max_lane(F8 a) {
     float m = a.v[0];
     for (int i = 1; i < 8; ++i) m = a.v[i] > m ? a.v[i] : m;
     return m;
 }
-inline float sum_lanes(F8 a) {
+BANKML_LANES float sum_lanes(F8 a) {
     const float* v = a.v;
     return ((v[4] + v[0]) + (v[6] + v[2])) + ((v[5] + v[1]) + (v[7] + v[3]));
 }
-inline void sum_lanes4(const F8 a[4], float out[4]) {
+BANKML_LANES void sum_lanes4(const F8 a[4], float out[4]) {
     for (int i = 0; i < 4; ++i) out[i] = sum_lanes(a[i]);
 }
-inline float sum_lanes_hadd(F8 a) {
+BANKML_LANES float sum_lanes_hadd(F8 a) {
     const float* v = a.v;
     return ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7]));
 }
-inline F8 gather_f16(const uint8_t* p, size_t stride) {
+BANKML_LANES F8 gather_f16(const uint8_t* p, size_t stride) {
     return each([=](int i) {
         uint16_t h;
         std::memcpy(&h, p + static_cast<size_t>(i) * stride, sizeof h);
         return f16_to_f32(h);
     });
 }
-inline void gather_f16x2(const uint8_t* p, size_t stride, F8& first, F8& second) {
+BANKML_LANES void gather_f16x2(const uint8_t* p, size_t stride, F8& first, F8& second) {
     first = gather_f16(p, stride);
     second = gather_f16(p + 2, stride);
 }
-inline void prefetch(const void*) {}
+BANKML_LANES void prefetch(const void*) {}
 
-inline float exp1(float x) {
+BANKML_LANES float exp1(float x) {
     const float r = 0x1.8p23f;
     const float z = std::fma(x, 0x1.715476p+0f, r);
     const float n = z - r;
@@ -297,7 +318,7 @@ inline float exp1(float x) {
     const float s2 = float_from_bits(e - g);
     return size > 192.0f ? s1 * s1 : std::fma(s2, j, s2) * s1;
 }
-inline F8 exp8(F8 x) { return each([&](int i) { return exp1(x.v[i]); }); }
+BANKML_LANES F8 exp8(F8 x) { return each([&](int i) { return exp1(x.v[i]); }); }
 
 #endif
 

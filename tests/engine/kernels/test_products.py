@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.gguf import GGMLType
-from engine.kernels import Matrix, isa, multiply
+from engine.kernels import Arena, Matrix, isa, multiply
 
 ROWS, COLS = 22, 96  # neither a whole group of weight rows nor a single block
 
@@ -86,6 +86,30 @@ def test_weight_rows_not_in_fours_take_the_row_kernel(kind: GGMLType) -> None:
     x = rng.normal(0, 1, (3, COLS)).astype(np.float32)
     alone = np.concatenate([multiply("", w, x[i : i + 1]) for i in range(len(x))])
     assert multiply("", w, x).tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("name", ["portable", isa()])
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_packed_weights_give_the_bits_of_the_files(n: int, name: str) -> None:
+    rng = np.random.default_rng(10)
+    w = matrix(GGMLType.Q4_1, rng, rows=24)
+    x = rng.normal(0, 1, (n, COLS)).astype(np.float32)
+    plain = multiply(name, w, x).tobytes()
+    assert w.packed_bytes == 24 * COLS // 32 * 20
+    w.pack(Arena(w.packed_bytes))
+    assert multiply(name, w, x).tobytes() == plain
+
+
+def test_only_q4_1_rows_in_eights_are_packed() -> None:
+    rng = np.random.default_rng(11)
+    assert [matrix(kind, rng, rows=24).packed_bytes > 0 for kind in KINDS] == [k is GGMLType.Q4_1 for k in KINDS]
+    assert matrix(GGMLType.Q4_1, rng, rows=22).packed_bytes == 0
+
+
+def test_a_full_arena_takes_no_more() -> None:
+    w = matrix(GGMLType.Q4_1, np.random.default_rng(12), rows=24)
+    with pytest.raises(ValueError, match="full"):
+        w.pack(Arena(w.packed_bytes - 1))
 
 
 def test_a_product_is_the_sum_it_stands_for() -> None:

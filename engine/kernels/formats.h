@@ -1,0 +1,109 @@
+// Where the quants and scales of integer weights lie: block by block in a file's rows, and in eight rows packed
+// together.
+#pragma once
+
+#include "kernels.h"
+#include "simd.h"
+
+namespace bankml::BANKML_ISA {
+namespace {
+
+inline float half_at(const uint8_t* p) {
+    uint16_t h;
+    std::memcpy(&h, p, sizeof h);
+    return f16_to_f32(h);
+}
+
+// --- One block of a row as files hold it ---------------------------------------------------------------------------
+
+// Half d, half m, 16 bytes of nibbles: d * q + m.
+struct Q41 {
+    static constexpr size_t bytes = 20;
+    static constexpr bool has_min = true;
+    static float scale(const uint8_t* block) { return half_at(block); }
+    static float min(const uint8_t* block) { return half_at(block + 2); }
+    static B32 quants(const uint8_t* block) { return load_nibbles(block + 4); }
+    static F8 dot(B32 w, B32 x) { return dot_u8_s8(w, x); }
+    static void gather(const uint8_t* p, size_t stride, F8& d, F8& m) { gather_f16x2(p, stride, d, m); }
+};
+
+// Half d, 32 int8: d * q.
+struct Q80 {
+    static constexpr size_t bytes = 34;
+    static constexpr bool has_min = false;
+    static float scale(const uint8_t* block) { return half_at(block); }
+    static float min(const uint8_t*) { return 0.0f; }
+    static B32 quants(const uint8_t* block) { return load32(block + 2); }
+    static F8 dot(B32 w, B32 x) { return dot_s8_s8(abs32(w), w, x); }
+    static void gather(const uint8_t* p, size_t stride, F8& d, F8& m) {
+        d = gather_f16(p, stride);
+        m = zero8();
+    }
+};
+
+// --- Eight rows, walked block by block -----------------------------------------------------------------------------
+
+// Eight consecutive rows of a file.
+template <class B>
+class FileRows {
+  public:
+    using Block = B;
+    FileRows(const Matrix& w, int64_t row) : at_(w.row(row)), row_bytes_(w.row_bytes), ahead_(at_ + 8 * row_bytes_) {}
+
+    void scales(F8& d, F8& m) const { B::gather(at_, row_bytes_, d, m); }
+    void quants(int pair, B32& first, B32& second) const {
+        const uint8_t* block = at_ + static_cast<size_t>(2 * pair) * row_bytes_;
+        first = B::quants(block);
+        second = B::quants(block + row_bytes_);
+    }
+    void next() {
+        at_ += B::bytes;
+        ahead_ += 8 * B::bytes;
+    }
+    // These are eight streams, which no prefetcher follows well: asks for the next eight rows as they lie in memory.
+    void look_ahead() const {
+        for (size_t line = 0; line < 8 * B::bytes; line += 64) prefetch(ahead_ + line);
+    }
+
+  private:
+    const uint8_t* at_;
+    size_t row_bytes_;
+    const uint8_t* ahead_;
+};
+
+// Eight rows of Q4_1 packed into one stream: for each block 8 halves d, 8 halves m, then 32 bytes for each pair of
+// rows, the first row's quants in the low nibbles and the second's in the high ones.
+class PackedRows {
+  public:
+    using Block = Q41;
+    static constexpr size_t bytes = 160;
+    PackedRows(const Matrix& w, int64_t row)
+        : at_(w.packed + static_cast<size_t>(row / 8 * (w.cols / kBlock)) * bytes) {}
+
+    void scales(F8& d, F8& m) const {
+        d = load8_f16(reinterpret_cast<const uint16_t*>(at_));
+        m = load8_f16(reinterpret_cast<const uint16_t*>(at_ + 16));
+    }
+    void quants(int pair, B32& first, B32& second) const { split_nibbles(load32(at_ + 32 + 32 * pair), first, second); }
+    void next() { at_ += bytes; }
+    void look_ahead() const {}
+
+    static void pack(const Matrix& w, uint8_t* out) {
+        for (int64_t row = 0; row < w.rows; row += 8) {
+            for (int64_t b = 0; b < w.cols / kBlock; ++b, out += bytes) {
+                for (int r = 0; r < 8; ++r) {
+                    const uint8_t* block = w.row(row + r) + static_cast<size_t>(b) * Block::bytes;
+                    std::memcpy(out + 2 * r, block, 2);
+                    std::memcpy(out + 16 + 2 * r, block + 2, 2);
+                    if (r % 2 == 0) store32(out + 32 + 16 * r, join_nibbles(Block::quants(block), Block::quants(block + w.row_bytes)));
+                }
+            }
+        }
+    }
+
+  private:
+    const uint8_t* at_;
+};
+
+}  // namespace
+}  // namespace bankml::BANKML_ISA
