@@ -70,8 +70,12 @@ def ensure(
     path = model_path(pin)
     if (digest := _verified(path, pin.size, pin.sha256)) is not None:
         return path, digest
+    damaged = path.exists()
     if offline:
-        raise DownloadError(f"{pin.file_name} is not in {path.parent} and --offline forbids fetching it")
+        state = f"{path} is damaged" if damaged else f"{pin.file_name} is not in {path.parent}"
+        raise DownloadError(f"{state} and --offline forbids fetching it")
+    if damaged:
+        progress.note(f"{path} is damaged; fetching it again")
     with _explained(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path.with_name(f".{path.name}.lock"), progress):

@@ -180,12 +180,24 @@ async def _serve(settings: Settings, catalog: Catalog, sockets: list[socket.sock
     signal.signal(signal.SIGHUP, lambda *_: setattr(server, "should_exit", True))
     gc.freeze()
     gc.enable()
-    for sock in sockets:
-        sock.listen(512)  # from here on a client that connects is served
+    listen(sockets)
     for address in addresses(sockets):
         log.info("listening on %s", address)
     await server.serve(sockets=sockets)
     log.info("stopped")
+
+
+def listen(sockets: list[socket.socket]) -> None:
+    """From here on a client that connects is served.
+
+    Raises:
+        ServeError: another server that started at the same time was first.
+    """
+    for sock, address in zip(sockets, addresses(sockets), strict=True):
+        try:
+            sock.listen(512)
+        except OSError as error:
+            raise ServeError(f"cannot listen on {address}: {_bind_reason(error)}") from error
 
 
 def _named(path: Path, text: str) -> str:

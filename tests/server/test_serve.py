@@ -16,6 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from server.serve import ServeError, listen
+
 COMMAND = [sys.executable, "-m", "server.cli", "serve"]
 LISTENING = re.compile(r"listening on (http://\S+|unix:\S+)")
 
@@ -125,6 +127,16 @@ def test_a_busy_port_is_one_line(model_path: Path) -> None:
         port = taken.getsockname()[1]
         said = refused("-m", str(model_path), "--port", str(port))
     assert said == f"cannot listen on 127.0.0.1:{port}: address already in use; give another one with --port"
+
+
+def test_a_port_that_another_server_takes_meanwhile_is_one_line() -> None:
+    with socket.socket() as first, socket.socket() as second:
+        for sock in (first, second):  # both bound, as two servers are that start together
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(("127.0.0.1", first.getsockname()[1] if sock is second else 0))
+        first.listen()
+        with pytest.raises(ServeError, match="address already in use"):
+            listen([second])
 
 
 @pytest.mark.parametrize(
