@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from testing.oracles import prompts
 from testing.server_process import ServerProcess

@@ -92,7 +92,7 @@ class Model:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], options: ModelOptions | None = None) -> Model:
-        """Maps a GGUF file and prepares its graph; no weight is copied.
+        """Maps a GGUF file and prepares its graph; weights are copied only where a packed order pays for itself.
 
         Raises:
             InvalidModelFile: not a whole GGUF v3 file.

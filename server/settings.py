@@ -112,7 +112,10 @@ class Settings(BaseSettings):
     keep_alive: Annotated[
         Annotated[float, BeforeValidator(keep_alive_seconds)],
         _flag("--keep-alive", "BANKML_KEEP_ALIVE OLLAMA_KEEP_ALIVE", "DURATION", group=_MODEL),
-    ] = Field(300.0, description="unload the model after this long without use: 5m, 90, 0 at once, -1 never")
+    ] = Field(
+        300.0,
+        description="unload the model this long after an Ollama request that says nothing else: 5m, 90, 0 at once, -1 never",
+    )
 
     # -- context and batches
     n_ctx: Annotated[NonNegativeInt, _flag("-c --ctx-size", "BANKML_CTX LLAMA_ARG_CTX_SIZE", "N", group=_CONTEXT)] = (

@@ -205,8 +205,7 @@ struct Arena {
     size_t used = 0;
 };
 
-void bind_graph(nb::module_ & m) {
-    using bankml::Graph;
+void bind_matrix(nb::module_ & m) {
     using bankml::Matrix;
     nb::class_<Arena>(m, "Arena").def(
         "__init__", [](Arena * self, size_t bytes) { new (self) Arena{bankml::Pages(bytes, true), 0}; }, nb::arg("bytes"));
@@ -238,6 +237,11 @@ void bind_graph(nb::module_ & m) {
         .def_prop_ro("packed_bytes", [](const Matrix & w) { return bankml::packed_bytes(w); })
         .def_ro("rows", &Matrix::rows)
         .def_ro("cols", &Matrix::cols);
+}
+
+void bind_graph(nb::module_ & m) {
+    using bankml::Graph;
+    using bankml::Matrix;
     nb::class_<Graph>(m, "Graph")
         .def(
             "__init__",
@@ -297,8 +301,11 @@ void bind_graph(nb::module_ & m) {
                     graph.row(buffer, i), {static_cast<size_t>(graph.width(buffer))}, nb::handle());
             },
             nb::arg("buffer"), nb::arg("i"), nb::rv_policy::reference_internal);
+}
 
-    // One operation at a time, for the tests that compare each with the reference.
+// One operation at a time, for the tests that compare each with the reference.
+void bind_operations(nb::module_ & m) {
+    using bankml::Matrix;
     m.def(
         "multiply",
         [](const std::string & isa, const Matrix & w, const FloatRows & x) {
@@ -335,5 +342,7 @@ NB_MODULE(_kernels, m) {
     nb::set_leak_warnings(false);  // what an interpreter that ends does not free is no news to a user
     bind_bpe(m);
     bind_sampler(m);
+    bind_matrix(m);
     bind_graph(m);
+    bind_operations(m);
 }
