@@ -114,7 +114,7 @@ class Settings(BaseSettings):
         _flag("--keep-alive", "BANKML_KEEP_ALIVE OLLAMA_KEEP_ALIVE", "DURATION", group=_MODEL),
     ] = Field(
         300.0,
-        description="unload the model this long after an Ollama request that says nothing else: 5m, 90, 0 at once, -1 never",
+        description="unload the model this long after an Ollama request that names no time: 5m, 90, 0, -1 never",
     )
 
     # -- context and batches
