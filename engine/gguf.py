@@ -211,13 +211,10 @@ class GGUFFile:
         info = self.tensors[name]
         return self._bytes[info.offset : info.offset + info.nbytes]
 
-    def release(self, name: str) -> None:
-        """Give a tensor's pages of the map back to the system; they are read again if they are used again."""
-        info = self.tensors[name]
-        first = -(-info.offset // mmap.PAGESIZE) * mmap.PAGESIZE
-        last = (info.offset + info.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
-        if self._map is not None and last > first and hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
+    def release(self) -> None:
+        """Give the map's pages back to the system; they are read again when they are used again."""
+        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
         """Release the map. Views handed out by `data` keep it alive until they are gone; they stay valid."""
@@ -243,10 +240,12 @@ def _map_file(path: Path) -> mmap.mmap:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise InvalidModelFile(f"{path}: not a regular file")
         with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:  # cannot be mapped
+                raise InvalidModelFile(f"{path}: not a GGUF file (it is empty)")
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise InvalidModelFile(f"{path}: {error.strerror or error}") from None
-    except ValueError as error:  # an empty file cannot be mapped; a NUL in the path
+    except ValueError as error:  # a NUL in the path
         raise InvalidModelFile(f"{path}: {error}") from None
 
 

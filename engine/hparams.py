@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.errors import UnplayableModel
+from engine.errors import InvalidModelFile, UnplayableModel
 
 
 class Header:
@@ -48,13 +48,14 @@ class Header:
 
     def refuse(self, name: str, why: str) -> None:
         """Raises UnplayableModel if the key is there and not zero."""
-        if self._get(name):
+        value = self._get(name)
+        if isinstance(value, np.ndarray) or value:
             raise UnplayableModel(f"{self._architecture}.{name} is set: {why}, which is not played")
 
     def rope_scale(self) -> float:
         """The factor on rotary angles: 1 / `rope.scaling.factor` for linear scaling, else 1 (llama-model.cpp)."""
         kind = self._get("rope.scaling.type")
-        if kind not in (None, "none", "linear"):
+        if kind is not None and not (isinstance(kind, str) and kind in ("none", "linear")):
             raise UnplayableModel(f"{self._architecture}.rope.scaling.type is {kind!r}, which is not played")
         factor = self.number("rope.scaling.factor", self.number("rope.scale_linear", 0.0))
         if factor == 0.0 or kind == "none":
@@ -64,5 +65,9 @@ class Header:
     @property
     def n_vocab(self) -> int:
         """Tokens of the vocabulary."""
-        value = self._get("vocab_size")
-        return self.integer("vocab_size") if value is not None else len(self._metadata["tokenizer.ggml.tokens"])
+        if self._get("vocab_size") is not None:
+            return self.integer("vocab_size")
+        tokens = self._metadata.get("tokenizer.ggml.tokens")
+        if not isinstance(tokens, list):
+            raise InvalidModelFile("tokenizer.ggml.tokens is missing or no array of strings")
+        return len(tokens)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from engine.errors import UnplayableModel
 from engine.gguf import GGMLType, GGUFFile, TensorInfo
-from engine.kernels import Arena, Matrix
+from engine.kernels import Arena, Matrix, pack
 
 PLAYED_TYPES = frozenset({GGMLType.F32, GGMLType.F16, GGMLType.BF16, GGMLType.Q4_1, GGMLType.Q8_0})
 
@@ -50,9 +50,7 @@ class Weights:
 
     def pack(self) -> None:
         """Copies the matrices handed out so far into the order the kernels read them in, where that pays for itself,
-        and gives their pages of the map back."""
-        packed = {name: matrix for name, matrix in self._matrices.items() if matrix.packed_bytes}
-        arena = Arena(sum(matrix.packed_bytes for matrix in packed.values()))
-        for name, matrix in packed.items():
-            matrix.pack(arena)
-            self._file.release(name)
+        and gives the pages of the map back that were read for it."""
+        matrices = list(self._matrices.values())
+        pack(matrices, Arena(sum(matrix.packed_bytes for matrix in matrices)))
+        self._file.release()

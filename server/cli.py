@@ -189,8 +189,14 @@ _RUN_GROUPS = ("Model", "Context", "Sampling")
 def run(model_name: str | None, prompt: str | None, **given: Any) -> None:
     """Chat in the terminal.
 
-    MODEL is a GGUF file or a name (default: smollm2). With a PROMPT, or one on standard input, answers it and ends.
+    MODEL is a GGUF file or a name (default: smollm2); with -m it may be left out. With a PROMPT, or one on standard
+    input, answers it and ends.
+
+    Asks the bankML server that is running. Without one, or with -m or flags for the context or sampling, serves the
+    model itself.
     """
+    if given["set_model"] is not None and prompt is None:
+        model_name, prompt = None, model_name
     settings = read_settings(given)
     from server.run import run as chat
 

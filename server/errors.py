@@ -32,6 +32,7 @@ TYPES = {
     408: "invalid_request_error",
     413: "invalid_request_error",
     415: "invalid_request_error",
+    431: "invalid_request_error",
     500: "server_error",
     501: "not_supported_error",
     503: "unavailable_error",

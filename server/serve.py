@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import gc
+import importlib
 import logging
 import os
 import signal
@@ -36,8 +38,9 @@ class ServeError(Exception):
 def serve(settings: Settings) -> None:
     """Serves until SIGTERM, SIGINT or SIGHUP.
 
-    The file is hashed while the modules load. The address is taken first, so that a busy port is known before any
-    work; nobody is let in until the model is ready.
+    Start-up is short because things overlap: the file is hashed while the engine's modules load, the model is opened
+    while the server's do. The address is taken first, so that a busy port is known before any work; nobody is let in
+    until the model is ready.
 
     Raises:
         ServeError: the address, the file or the model cannot be used.
@@ -53,7 +56,7 @@ def serve(settings: Settings) -> None:
     try:
         import uvloop
 
-        import server.app  # noqa: F401 - the slow imports, while the file is hashed
+        import slots.residency  # noqa: F401 - slow; the hash needs no GIL meanwhile
 
         catalog = catalog_of(settings, verified)
         uvloop.run(_serve(settings, catalog, sockets))
@@ -162,7 +165,10 @@ def http_server(settings: Settings, residency: Residency) -> uvicorn.Server:
 
 
 async def _serve(settings: Settings, catalog: Catalog, sockets: list[socket.socket]) -> None:
-    residency = await open_residency(settings, catalog)
+    loading = asyncio.ensure_future(open_residency(settings, catalog))
+    await asyncio.wait([loading], timeout=0.005)  # by then it is the worker thread's
+    importlib.import_module("server.app")  # slow; half of opening a model needs no GIL meanwhile
+    residency = await loading
     entry, resident = catalog.default, residency.current()
     n_ctx = resident.model.n_ctx if resident else settings.n_ctx
     log.info("model %s (%.0f MB) sha256 %s", entry.path, entry.size / 1e6, entry.sha256[:16])

@@ -72,9 +72,6 @@ class Matrix:
     """A weight matrix as it lies in the file: `type` is GGUF's number, `data` rows * bytes-a-row bytes."""
 
     def __init__(self, type: int, data: NDArray[np.uint8], rows: int, cols: int) -> None: ...
-    def pack(self, arena: Arena) -> None:
-        """Copies the weights into the order the kernels read them in; nothing where `packed_bytes` is 0."""
-
     @property
     def packed_bytes(self) -> int: ...
     @property
@@ -117,6 +114,9 @@ class Graph:
     def attention(self, layer: int, q: int, k: int, v: int, output: int, n_head: int, scale: float) -> None: ...
     def evaluate(self, tokens: NDArray[np.int32], position: int, output: bool) -> None: ...
     def row(self, buffer: int, i: int) -> NDArray[np.float32]: ...
+
+def pack(matrices: list[Matrix], arena: Arena) -> None:
+    """Copies weights into the order the kernels read them in, where `packed_bytes` is not 0. The GIL is free."""
 
 def multiply(isa: str, w: Matrix, x: NDArray[np.float32]) -> NDArray[np.float32]:
     """x W^T for x of (n, w.cols): (n, w.rows)."""

@@ -221,22 +221,31 @@ void bind_matrix(nb::module_ & m) {
                 new (self) Matrix{known, data.data(), rows, cols, bytes};
             },
             nb::arg("type"), nb::arg("data"), nb::arg("rows"), nb::arg("cols"), nb::keep_alive<1, 3>())
-        .def(
-            "pack",
-            [](Matrix & w, Arena & arena) {
-                const size_t bytes = bankml::packed_bytes(w);
-                if (bytes == 0 || w.packed != nullptr) return;
-                if (arena.used + bytes > arena.pages.size()) throw nb::value_error("the arena is full");
-                const nb::gil_scoped_release unlocked;
-                uint8_t * out = arena.pages.as<uint8_t>() + arena.used;
-                arena.used += bytes;
-                kernels_for("")->pack(w, out);
-                w.packed = out;
-            },
-            nb::arg("arena"), nb::keep_alive<1, 2>())
         .def_prop_ro("packed_bytes", [](const Matrix & w) { return bankml::packed_bytes(w); })
         .def_ro("rows", &Matrix::rows)
         .def_ro("cols", &Matrix::cols);
+    m.def(
+        "pack",
+        [](const nb::list & list, const nb::typed<nb::object, Arena> & owner) {
+            std::vector<Matrix *> matrices;
+            for (const nb::handle item : list) {
+                matrices.push_back(nb::cast<Matrix *>(item));
+                nb::keep_alive_obj(item, owner);
+            }
+            Arena & arena = nb::cast<Arena &>(owner);
+            const bankml::Kernels * kernels = kernels_for("");
+            const nb::gil_scoped_release unlocked;
+            for (Matrix * w : matrices) {
+                const size_t bytes = bankml::packed_bytes(*w);
+                if (bytes == 0 || w->packed != nullptr) continue;
+                if (arena.used + bytes > arena.pages.size()) throw nb::value_error("the arena is full");
+                uint8_t * out = arena.pages.as<uint8_t>() + arena.used;
+                arena.used += bytes;
+                kernels->pack(*w, out);
+                w->packed = out;
+            }
+        },
+        nb::arg("matrices"), nb::arg("arena"));
 }
 
 void bind_graph(nb::module_ & m) {

@@ -6,53 +6,38 @@ import os
 import re
 import struct
 import tracemalloc
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from gguf_writer import (
+    ARRAY,
+    BOOL,
+    F32,
+    F64,
+    FORMATS,
+    I8,
+    I16,
+    I32,
+    I64,
+    STRING,
+    U8,
+    U16,
+    U32,
+    U64,
+    array_key,
+    gguf,
+    key,
+    tensor,
+    text,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import InvalidModelFile
 from engine.gguf import GGMLType, GGUFFile
-
-U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
-FORMATS = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "?", U64: "Q", I64: "q", F64: "d"}
-
-
-def text(value: str | bytes) -> bytes:
-    data = value.encode() if isinstance(value, str) else value
-    return struct.pack("<Q", len(data)) + data
-
-
-def value_of(kind: int, value: Any) -> bytes:
-    return text(value) if kind == STRING else struct.pack("<" + FORMATS[kind], value)
-
-
-def key(name: str | bytes, kind: int, value: Any) -> bytes:
-    return text(name) + struct.pack("<I", kind) + value_of(kind, value)
-
-
-def array_key(name: str, kind: int, values: Sequence[Any], count: int | None = None) -> bytes:
-    head = text(name) + struct.pack("<IIQ", ARRAY, kind, len(values) if count is None else count)
-    return head + b"".join(value_of(kind, value) for value in values)
-
-
-def tensor(name: str | bytes, shape: Sequence[int], kind: int, offset: int) -> bytes:
-    extents = struct.pack(f"<{len(shape)}Q", *shape)
-    return text(name) + struct.pack("<I", len(shape)) + extents + struct.pack("<IQ", kind, offset)
-
-
-def gguf(keys: Sequence[bytes] = (), tensors: Sequence[bytes] = (), data: bytes = b"", **head: Any) -> bytes:
-    """A file of these parts; `head` overrides magic, version, n_tensors, n_keys or alignment."""
-    header = head.get("magic", b"GGUF") + struct.pack(
-        "<IQQ", head.get("version", 3), head.get("n_tensors", len(tensors)), head.get("n_keys", len(keys))
-    )
-    whole = header + b"".join(keys) + b"".join(tensors)
-    return whole + b"\0" * (-len(whole) % head.get("alignment", 32)) + data
 
 
 @pytest.fixture
@@ -274,7 +259,7 @@ def test_a_path_that_is_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidModelFile, match="not a regular file"):
         GGUFFile.open(tmp_path / "pipe")
     (tmp_path / "empty").touch()
-    with pytest.raises(InvalidModelFile, match="cannot mmap an empty file"):
+    with pytest.raises(InvalidModelFile, match=r"empty: not a GGUF file \(it is empty\)"):
         GGUFFile.open(tmp_path / "empty")
     with pytest.raises(InvalidModelFile, match="null"):
         GGUFFile.open("a\0b")

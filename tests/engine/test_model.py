@@ -1,13 +1,20 @@
-"""A model opened: its context, and what the system refuses it."""
+"""A model opened: its context, its logits, and what is refused."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from gguf_writer import HEAD_SIZE, N_EMBD, N_VOCAB, TOKENS, ModelFile, floats, random_matrix
+from gguf_writer import N_CTX_TRAIN as N_CTX_TINY
 
+from engine.errors import EngineError, InvalidModelFile, InvalidRequest, UnplayableModel
+from engine.gguf import GGMLType
+from engine.kernels import isa
 from engine.model import Model, ModelOptions
 
 N_CTX_TRAIN = 8192
@@ -41,3 +48,175 @@ def test_more_threads_than_the_system_starts_are_an_error_and_no_crash(model_pat
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("100000 threads cannot be started: ")
+
+
+# --- a small model ------------------------------------------------------------------------------------------------
+
+PROMPT = [(7 * i + 3) % N_VOCAB for i in range(19)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "tiny.gguf"
+
+
+def logits(path: Path, **options: Any) -> list[bytes]:
+    """The logits after a prompt and after each of three tokens that follow it."""
+    model = Model.open(path, ModelOptions(**{"n_threads": 2, **options}))
+    found = []
+    for position, tokens in ((0, PROMPT), (19, [1]), (20, [63]), (21, [0])):
+        model.evaluate(tokens, position, output=True)
+        assert np.isfinite(model.logits).all()
+        found.append(model.logits.tobytes())
+    model.close()
+    return found
+
+
+def refused(file: ModelFile, path: Path, reason: str, **options: Any) -> None:
+    with pytest.raises(UnplayableModel, match=reason):
+        Model.open(file.write(path), ModelOptions(**options))
+
+
+def untied(tiny: ModelFile, kind: GGMLType) -> ModelFile:
+    tiny.tensors["output.weight"] = random_matrix(kind, N_VOCAB, N_EMBD, np.random.default_rng(1))
+    return tiny
+
+
+def test_plain_c_gives_the_logits_of_the_fast_path(tiny: ModelFile, path: Path) -> None:
+    tiny.write(path)
+    assert logits(path, isa="portable") == logits(path, isa=isa())
+
+
+@pytest.mark.parametrize("kind", [GGMLType.F32, GGMLType.F16, GGMLType.BF16, GGMLType.Q4_1, GGMLType.Q8_0])
+def test_plain_c_gives_the_logits_of_the_fast_path_with_an_output_matrix(
+    tiny: ModelFile, path: Path, kind: GGMLType
+) -> None:
+    tied = logits(tiny.write(path))
+    untied(tiny, kind).write(path)
+    found = logits(path, isa="portable")
+    assert found == logits(path, isa=isa())
+    assert found != tied
+
+
+def test_an_output_matrix_equal_to_the_embedding_is_a_tied_one(tiny: ModelFile, path: Path) -> None:
+    tied = logits(tiny.write(path))
+    tiny.tensors["output.weight"] = tiny.tensors["token_embd.weight"]
+    assert logits(tiny.write(path)) == tied
+
+
+def test_the_thread_count_changes_no_logit(tiny: ModelFile, path: Path) -> None:
+    tiny.write(path)
+    assert logits(path, n_threads=1) == logits(path, n_threads=3)
+
+
+def test_stating_the_defaults_changes_no_logit(tiny: ModelFile, path: Path) -> None:
+    left_out = logits(tiny.write(path))
+    tiny.metadata |= {
+        "llama.attention.key_length": HEAD_SIZE,
+        "llama.rope.dimension_count": HEAD_SIZE,
+        "llama.rope.freq_base": 10000.0,
+        "llama.vocab_size": N_VOCAB,
+        "llama.expert_count": 0,
+    }
+    assert logits(tiny.write(path)) == left_out
+
+
+def test_rotary_factors_divide_the_angles(tiny: ModelFile, path: Path) -> None:
+    plain = logits(tiny.write(path))
+    tiny.tensors["rope_freqs.weight"] = floats([1.0] * (HEAD_SIZE // 2))
+    assert logits(tiny.write(path)) == plain
+    tiny.tensors["rope_freqs.weight"] = floats([2.0] * (HEAD_SIZE // 2))
+    halved = logits(tiny.write(path))
+    assert halved != plain
+    del tiny.tensors["rope_freqs.weight"]
+    tiny.metadata["llama.rope.scaling.factor"] = 2.0  # a power of two: the same bits
+    assert logits(tiny.write(path)) == halved
+
+
+def test_rotary_factors_that_are_not_one_a_pair_are_refused(tiny: ModelFile, path: Path) -> None:
+    tiny.tensors["rope_freqs.weight"] = floats([1.0] * HEAD_SIZE)
+    refused(tiny, path, r"^tensor rope_freqs\.weight has shape \[32\], not \[16\]$")
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"), [(0, 1000), (1, 256), (256, 256), (257, 512), (999, 1000), (1000, 1000), (10**8, 1000)]
+)
+def test_the_context_ends_where_training_did_though_its_cells_are_whole_256s(
+    tiny: ModelFile, path: Path, asked: int, given: int
+) -> None:
+    model = Model.open(tiny.write(path), ModelOptions(n_ctx=asked, n_threads=1))
+    assert (model.n_ctx, model.n_ctx_train) == (given, N_CTX_TINY)
+    model.evaluate([1], given - 1, output=True)
+    with pytest.raises(IndexError, match="context"):
+        model.evaluate([1], -(-given // 256) * 256, output=True)
+    model.close()
+
+
+def test_a_model_says_what_its_file_holds(tiny: ModelFile, path: Path) -> None:
+    model = Model.open(tiny.write(path))
+    assert (model.n_vocab, model.n_embd, model.n_layer, model.architecture) == (64, 64, 2, "llama")
+    assert model.size == sum(len(tensor.data) for tensor in tiny.tensors.values())
+    assert model.n_params == 64 * 64 + 2 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 96 * 64 + 2 * 64) + 64
+    assert model.tokenizer.encode("abc b") == [TOKENS.index(text) for text in ("ab", "c", "Ġ", "b")]
+    assert model.logits.shape == (64,)
+    model.close()
+
+
+@pytest.mark.parametrize("token", [-1, N_VOCAB, 2**31 - 1])
+def test_a_token_outside_the_vocabulary_is_refused(tiny: ModelFile, path: Path, token: int) -> None:
+    model = Model.open(tiny.write(path), ModelOptions(n_threads=1))
+    with pytest.raises(InvalidRequest, match="a token is not in the vocabulary"):
+        model.evaluate([1, token], 0, output=True)
+    model.close()
+
+
+@pytest.mark.parametrize("name", ["gemma3", "", 3, None])
+def test_an_unknown_architecture_is_refused(tiny: ModelFile, path: Path, name: Any) -> None:
+    del tiny.metadata["general.architecture"]
+    if name is not None:
+        tiny.metadata["general.architecture"] = name
+    refused(tiny, path, rf"^general\.architecture is {name!r}, which is not played$")
+
+
+@pytest.mark.parametrize("stated", [63, 65])
+def test_a_vocabulary_of_another_size_than_stated_is_refused(tiny: ModelFile, path: Path, stated: int) -> None:
+    tiny.metadata["llama.vocab_size"] = stated
+    refused(tiny, path, f"^the vocabulary has 64 tokens, the model {stated}$")
+
+
+def test_a_file_without_a_vocabulary_is_invalid(tiny: ModelFile, path: Path) -> None:
+    del tiny.metadata["tokenizer.ggml.tokens"]
+    with pytest.raises(InvalidModelFile, match=r"tokenizer\.ggml\.tokens is missing"):
+        Model.open(tiny.write(path))
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"attention.head_count": 4}, "attention heads have 16 dimensions, which is not played"),
+        ({"attention.key_length": 48}, "attention heads have 48 dimensions, which is not played"),
+        ({"attention.head_count": 128}, "attention heads have 0 dimensions, which is not played"),
+        ({"attention.head_count_kv": 3}, "2 heads do not share 3 key/value heads evenly"),
+        ({"attention.head_count_kv": 4}, "2 heads do not share 4 key/value heads evenly"),
+        ({"rope.dimension_count": 64}, "64 rotary dimensions do not fit a head of 32"),
+        ({"rope.dimension_count": 31}, "31 rotary dimensions do not fit a head of 32"),
+        ({"expert_count": 4}, r"llama\.expert_count is set"),
+    ],
+)
+def test_sizes_that_are_not_played_are_refused(tiny: ModelFile, path: Path, keys: dict[str, int], reason: str) -> None:
+    tiny.metadata |= {f"llama.{name}": value for name, value in keys.items()}
+    refused(tiny, path, f"^{reason}")
+
+
+@pytest.mark.parametrize("name", ["cache_type_k", "cache_type_v"])
+@pytest.mark.parametrize("kind", ["q8_0", "f32", "F16", ""])
+def test_another_cache_type_is_refused(tiny: ModelFile, path: Path, name: str, kind: str) -> None:
+    refused(tiny, path, f"^the KV cache type '{kind}' is not played$", **{name: kind})
+
+
+def test_every_refusal_is_an_engine_error_and_the_next_model_opens(tiny: ModelFile, path: Path) -> None:
+    norm = tiny.tensors.pop("output_norm.weight")
+    with pytest.raises(EngineError, match=r"tensor output_norm\.weight is missing"):
+        Model.open(tiny.write(path))
+    tiny.tensors["output_norm.weight"] = norm
+    assert len(logits(tiny.write(path))) == 4

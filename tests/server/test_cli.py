@@ -133,6 +133,12 @@ def test_help_names_every_setting_and_every_ignored_and_refused_flag(capsys: pyt
     assert missing == set()
 
 
+def test_the_help_of_run_says_who_serves(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--help"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "with -m or flags for the context or sampling, serves the model itself" in words
+
+
 @pytest.mark.parametrize("arguments", [["version"], ["--version"], ["-V"], ["serve", "--version"]])
 def test_the_version_is_the_distributions(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 0

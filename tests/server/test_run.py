@@ -188,6 +188,14 @@ def test_a_model_file_is_served_by_the_command_itself(
     assert done.stdout.decode() == greedy(server, "Say hello.", 8) + "\n"
 
 
+def test_with_the_model_as_a_flag_one_argument_is_the_prompt(
+    environment: dict[str, str], server: ServerProcess, model_path: Path
+) -> None:
+    done = run(environment, "--temp", "0", "-n", "8", "-m", str(model_path), "Say hello.")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == greedy(server, "Say hello.", 8) + "\n"
+
+
 def test_without_a_server_the_command_serves_the_model_itself(
     environment: dict[str, str], server: ServerProcess, model_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.gguf import GGMLType
-from engine.kernels import Arena, Matrix, isa, multiply
+from engine.kernels import Arena, Matrix, isa, multiply, pack
 
 ROWS, COLS = 22, 96  # neither a whole group of weight rows nor a single block
 
@@ -96,7 +96,7 @@ def test_packed_weights_give_the_bits_of_the_files(n: int, name: str) -> None:
     x = rng.normal(0, 1, (n, COLS)).astype(np.float32)
     plain = multiply(name, w, x).tobytes()
     assert w.packed_bytes == 24 * COLS // 32 * 20
-    w.pack(Arena(w.packed_bytes))
+    pack([w], Arena(w.packed_bytes))
     assert multiply(name, w, x).tobytes() == plain
 
 
@@ -109,7 +109,7 @@ def test_only_q4_1_rows_in_eights_are_packed() -> None:
 def test_a_full_arena_takes_no_more() -> None:
     w = matrix(GGMLType.Q4_1, np.random.default_rng(12), rows=24)
     with pytest.raises(ValueError, match="full"):
-        w.pack(Arena(w.packed_bytes - 1))
+        pack([w], Arena(w.packed_bytes - 1))
 
 
 def test_a_product_is_the_sum_it_stands_for() -> None:
