@@ -5,6 +5,9 @@
 
 namespace bankml {
 
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
 struct Graph::Embed final : Graph::Step {
     Matrix table;
     int output;
