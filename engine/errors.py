@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+_LONGEST = 1000  # characters of a text that quotes a model file
+
+
+def one_line(text: str) -> str:
+    """A text that quotes what a file says, whatever that is, as one printable line that is not too long."""
+    text = " ".join(line.strip() for line in text.splitlines())
+    text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST * 3 // 4]} ... {text[-_LONGEST // 5 :]}"
+
 
 class EngineError(Exception):
     """Base of every error the engine raises on purpose; its text is fit for a client."""
@@ -10,9 +19,38 @@ class EngineError(Exception):
 class InvalidModelFile(EngineError):
     """The file is not a GGUF v3 file, is cut short, or contradicts itself."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+class TruncatedModelFile(InvalidModelFile):
+    """The file is the beginning of one that may be good: it was cut, or is still on its way.
+
+    Args:
+        message: what is missing.
+        needed: bytes that the file must have at the least.
+    """
+
+    def __init__(self, message: str, needed: int) -> None:
+        super().__init__(message)
+        self.needed = needed
+
 
 class UnplayableModel(EngineError):
-    """A well-formed file that this engine does not play; the text names the tensor or key and why."""
+    """A well-formed file that this engine does not play.
+
+    Args:
+        reasons: each names a tensor or key and why; the text has the first few of them.
+    """
+
+    _SHOWN = 3
+
+    def __init__(self, *reasons: str) -> None:
+        reasons = tuple(map(one_line, reasons))
+        rest = len(reasons) - self._SHOWN
+        more = (f"and {rest} more (bankml guard shows them)",) if rest > 0 else ()
+        super().__init__("; ".join((*reasons[: self._SHOWN], *more)))
+        self.reasons = reasons
 
 
 class InvalidRequest(EngineError):

@@ -2,7 +2,7 @@
 
 The layout and every refusal follow ggml's reader (`ggml/src/gguf.cpp`, build b11192), except that only version 3 is
 read, and that text must be UTF-8, as the format demands. A file is checked whole before anything is handed out: after
-`GGUFFile.open` returns, every tensor lies inside the map.
+`GGUFFile.open` returns, every tensor lies inside the map. `read_header` is for whoever wants no more than the header.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import struct
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
 from math import prod
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +23,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.errors import InvalidModelFile
+from engine.errors import InvalidModelFile, TruncatedModelFile
+from engine.ggml_types import GGMLType
+
+__all__ = ["GGMLType", "GGUFFile", "GGUFHeader", "TensorInfo", "read_header"]
 
 MAGIC: Final = b"GGUF"
 VERSION: Final = 3
@@ -36,97 +38,8 @@ MAX_NAME: Final = 64  # ggml's GGML_MAX_NAME, its final NUL included
 _MAX_KEYS: Final = 1 << 16
 _MAX_TENSORS: Final = 1 << 18
 _MAX_STRINGS: Final = 1 << 24
+_MAX_LENGTH: Final = 1 << 30  # ggml's own bound: bytes of a string, entries of an array
 _STRING_WINDOW: Final = 24  # bytes a string of a vocabulary takes at most on average, its length included
-
-
-class GGMLType(IntEnum):
-    """A tensor's storage type, by the number it has in the file (`ggml_type` of ggml.h)."""
-
-    F32 = 0
-    F16 = 1
-    Q4_0 = 2
-    Q4_1 = 3
-    Q5_0 = 6
-    Q5_1 = 7
-    Q8_0 = 8
-    Q8_1 = 9
-    Q2_K = 10
-    Q3_K = 11
-    Q4_K = 12
-    Q5_K = 13
-    Q6_K = 14
-    Q8_K = 15
-    IQ2_XXS = 16
-    IQ2_XS = 17
-    IQ3_XXS = 18
-    IQ1_S = 19
-    IQ4_NL = 20
-    IQ3_S = 21
-    IQ2_S = 22
-    IQ4_XS = 23
-    I8 = 24
-    I16 = 25
-    I32 = 26
-    I64 = 27
-    F64 = 28
-    IQ1_M = 29
-    BF16 = 30
-    TQ1_0 = 34
-    TQ2_0 = 35
-    MXFP4 = 39
-    NVFP4 = 40
-    Q1_0 = 41
-    Q2_0 = 42
-
-    @property
-    def block_size(self) -> int:
-        """Elements in one block; a row holds a whole number of blocks."""
-        return _BLOCKS[self][0]
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of one block."""
-        return _BLOCKS[self][1]
-
-
-# type -> (elements, bytes) of one block
-_BLOCKS: Final[dict[GGMLType, tuple[int, int]]] = {
-    GGMLType.F32: (1, 4),
-    GGMLType.F16: (1, 2),
-    GGMLType.BF16: (1, 2),
-    GGMLType.F64: (1, 8),
-    GGMLType.I8: (1, 1),
-    GGMLType.I16: (1, 2),
-    GGMLType.I32: (1, 4),
-    GGMLType.I64: (1, 8),
-    GGMLType.Q4_0: (32, 18),
-    GGMLType.Q4_1: (32, 20),
-    GGMLType.Q5_0: (32, 22),
-    GGMLType.Q5_1: (32, 24),
-    GGMLType.Q8_0: (32, 34),
-    GGMLType.Q8_1: (32, 36),
-    GGMLType.Q2_K: (256, 84),
-    GGMLType.Q3_K: (256, 110),
-    GGMLType.Q4_K: (256, 144),
-    GGMLType.Q5_K: (256, 176),
-    GGMLType.Q6_K: (256, 210),
-    GGMLType.Q8_K: (256, 292),
-    GGMLType.IQ1_S: (256, 50),
-    GGMLType.IQ1_M: (256, 56),
-    GGMLType.IQ2_XXS: (256, 66),
-    GGMLType.IQ2_XS: (256, 74),
-    GGMLType.IQ2_S: (256, 82),
-    GGMLType.IQ3_XXS: (256, 98),
-    GGMLType.IQ3_S: (256, 110),
-    GGMLType.IQ4_NL: (32, 18),
-    GGMLType.IQ4_XS: (256, 136),
-    GGMLType.TQ1_0: (256, 54),
-    GGMLType.TQ2_0: (256, 66),
-    GGMLType.MXFP4: (32, 17),
-    GGMLType.NVFP4: (64, 36),
-    GGMLType.Q1_0: (128, 18),
-    GGMLType.Q2_0: (64, 18),
-}
 
 _STRING: Final = 8
 _ARRAY: Final = 9
@@ -166,23 +79,77 @@ class TensorInfo:
     nbytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class GGUFHeader:
+    """What a file says before its first weight.
+
+    Attributes:
+        metadata: key -> `int`, `float`, `bool`, `str`, `list[str]`, or for numeric arrays a numpy array (1-D).
+        tensors: name -> `TensorInfo`, in file order.
+        alignment: bytes to which tensors are aligned.
+        size: bytes of the file.
+        needed: bytes it must have for its last tensor to be whole.
+    """
+
+    metadata: dict[str, Any]
+    tensors: dict[str, TensorInfo]
+    alignment: int
+    size: int
+    needed: int
+
+    def check_whole(self) -> None:
+        """That every tensor lies inside the file.
+
+        Raises:
+            TruncatedModelFile: one does not.
+        """
+        for info in self.tensors.values():
+            end = info.offset + info.nbytes
+            if end > self.size:
+                raise TruncatedModelFile(
+                    f"the tensor {info.name!r} ends at byte {end} of {self.size}: the file is cut short", self.needed
+                )
+
+
+def read_header(path: str | os.PathLike[str]) -> GGUFHeader:
+    """The header of a file; what comes after it is not looked at and may be missing.
+
+    Raises:
+        TruncatedModelFile: the header itself is not all there.
+        InvalidModelFile: the file is missing, unreadable, or does not begin as a GGUF version 3 file.
+    """
+    path = Path(path)
+    with _map_file(path) as view:
+        return _header_of(path, view)
+
+
+def _header_of(path: Path, view: mmap.mmap, *, whole: bool = False) -> GGUFHeader:
+    try:
+        header = _Reader(view).header
+        if whole:
+            header.check_whole()
+    except TruncatedModelFile as error:
+        raise TruncatedModelFile(f"{path}: {error}", error.needed) from None
+    except InvalidModelFile as error:
+        raise InvalidModelFile(f"{path}: {error}") from None
+    return header
+
+
 class GGUFFile:
     """An open GGUF file.
 
     Attributes:
         path: the file.
-        metadata: key -> `int`, `float`, `bool`, `str`, `list[str]`, or for numeric arrays a numpy array (1-D).
-        tensors: name -> `TensorInfo`, in file order.
-        alignment: bytes to which tensors are aligned.
-        size: bytes of the file.
+        header: what it says of itself.
+        metadata, tensors, size: the header's.
     """
 
-    def __init__(self, path: Path, view: mmap.mmap, header: _Header) -> None:
+    def __init__(self, path: Path, view: mmap.mmap, header: GGUFHeader) -> None:
         self.path = path
+        self.header = header
         self.metadata = header.metadata
         self.tensors = header.tensors
-        self.alignment = header.alignment
-        self.size = len(view)
+        self.size = header.size
         self._map: mmap.mmap | None = view
         self._bytes: npt.NDArray[np.uint8] = np.frombuffer(view, dtype=np.uint8)
 
@@ -191,15 +158,16 @@ class GGUFFile:
         """Map a file and read its header.
 
         Raises:
-            InvalidModelFile: the file is missing, unreadable, cut short, or not a well-formed GGUF version 3 file.
+            TruncatedModelFile: the file is cut short.
+            InvalidModelFile: it is missing, unreadable, or not a well-formed GGUF version 3 file.
         """
         path = Path(path)
         view = _map_file(path)
         try:
-            header = _Header(view)
-        except InvalidModelFile as error:
+            header = _header_of(path, view, whole=True)
+        except InvalidModelFile:
             view.close()
-            raise InvalidModelFile(f"{path}: {error}") from None
+            raise
         return cls(path, view, header)
 
     def data(self, name: str) -> npt.NDArray[np.uint8]:
@@ -249,16 +217,16 @@ def _map_file(path: Path) -> mmap.mmap:
         raise InvalidModelFile(f"{path}: {error}") from None
 
 
-class _Header:
-    """Reads the header once, front to back; `metadata`, `tensors` and `alignment` are its result."""
+class _Reader:
+    """Reads the header once, front to back; `header` is its result."""
 
     def __init__(self, view: mmap.mmap) -> None:
         self._view = view
         self._size = len(view)
         self._at = 0
-        if view[:4] != MAGIC:
+        if view[:4] != MAGIC[: self._size]:
             raise InvalidModelFile(f"not a GGUF file (it starts with {view[:4]!r})")
-        self._at = 4
+        self._take(4, "the magic")
         version = self._u32("the version")
         if version & 0xFFFF == 0 and version:
             raise InvalidModelFile("the file is big-endian")
@@ -273,8 +241,10 @@ class _Header:
         self.metadata: dict[str, Any] = {}
         for _ in range(n_keys):
             self._read_key()
-        self.alignment = self._read_alignment()
-        self.tensors = self._place(self._read_tensors(n_tensors))
+        alignment = self._read_alignment()
+        tensors = self._place(self._read_tensors(n_tensors), alignment)
+        needed = max((info.offset + info.nbytes for info in tensors.values()), default=self._at)
+        self.header = GGUFHeader(self.metadata, tensors, alignment, self._size, needed)
 
     # --- scalars ---
 
@@ -282,7 +252,9 @@ class _Header:
         """Move past `count` bytes and return where they start."""
         start = self._at
         if count > self._size - start:
-            raise InvalidModelFile(f"the file is cut short: {what} at byte {start} needs {count} bytes")
+            raise TruncatedModelFile(
+                f"the file is cut short: {what} at byte {start} needs {count} bytes", start + count
+            )
         self._at = start + count
         return start
 
@@ -296,6 +268,8 @@ class _Header:
 
     def _string(self, what: str) -> str:
         length = self._u64(what)
+        if length > _MAX_LENGTH:
+            raise InvalidModelFile(f"{what} claims {length} bytes, more than the {_MAX_LENGTH} allowed")
         start = self._take(length, what)
         try:
             return self._view[start : start + length].decode()
@@ -324,6 +298,8 @@ class _Header:
         count = self._u64(what)
         if kind == _ARRAY:
             raise InvalidModelFile(f"{what} is an array of arrays")
+        if count > (_MAX_STRINGS if kind == _STRING else _MAX_LENGTH):
+            raise InvalidModelFile(f"{what} claims {count} entries, more than are allowed")
         return self._strings(count, what) if kind == _STRING else self._numbers(kind, count, what)
 
     def _numbers(self, kind: int, count: int, what: str) -> npt.NDArray[Any]:
@@ -340,8 +316,8 @@ class _Header:
 
         With each length word cut down to one NUL the array is a text that decodes and splits in one call.
         """
-        if count > _MAX_STRINGS or count > (self._size - self._at) // 8:
-            raise InvalidModelFile(f"the file is cut short: {what} claims {count} strings")
+        if count > (self._size - self._at) // 8:
+            raise TruncatedModelFile(f"the file is cut short: {what} claims {count} strings", self._at + 8 * count)
         if count == 0:
             return []
         start = self._at
@@ -387,7 +363,7 @@ class _Header:
         append, unpack, view, last = heads.append, _U64, self._view, self._size - 8
         for _ in range(count):
             if at > last:
-                raise InvalidModelFile(f"the file is cut short inside {what}")
+                raise TruncatedModelFile(f"the file is cut short inside {what}", at + 8)
             append(at)
             at += 8 + unpack(view, at)[0]
         self._take(at - start, what)
@@ -432,21 +408,17 @@ class _Header:
             found[name] = (shape, ggml_type, self._u64(what))
         return found
 
-    def _place(self, found: dict[str, tuple[tuple[int, ...], GGMLType, int]]) -> dict[str, TensorInfo]:
-        """Tensors stand one after the other, each padded to the alignment, all inside the file; anything else lies."""
-        base = _pad(self._at, self.alignment)
+    def _place(self, found: dict[str, tuple[tuple[int, ...], GGMLType, int]], alignment: int) -> dict[str, TensorInfo]:
+        """Tensors stand one after the other, each padded to the alignment; anything else lies."""
+        base = _pad(self._at, alignment)
         expected = 0
         tensors: dict[str, TensorInfo] = {}
         for name, (shape, kind, offset) in found.items():
             if offset != expected:
                 raise InvalidModelFile(f"the tensor {name!r} has the offset {offset}, expected {expected}")
             nbytes = prod(shape) // kind.block_size * kind.block_bytes
-            if base + offset + nbytes > self._size:
-                raise InvalidModelFile(
-                    f"the tensor {name!r} ends at byte {base + offset + nbytes} of {self._size}: the file is cut short"
-                )
             tensors[name] = TensorInfo(name, shape, kind, base + offset, nbytes)
-            expected += _pad(nbytes, self.alignment)
+            expected += _pad(nbytes, alignment)
         return tensors
 
 

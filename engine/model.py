@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -14,20 +15,31 @@ import numpy.typing as npt
 
 from engine.architectures import llama
 from engine.chat_template import ChatTemplate
-from engine.errors import EngineError, InvalidRequest, UnplayableModel
-from engine.gguf import GGUFFile
+from engine.errors import EngineError, InvalidModelFile, InvalidRequest, UnplayableModel
+from engine.gguf import GGUFFile, GGUFHeader
 from engine.graph import Forward, build, plan
 from engine.hparams import Header
 from engine.kernels import Graph
 from engine.tokenizer import Tokenizer
-from engine.weights import Weights
+from engine.weights import HeaderWeights, Weights
 
 CACHE_TYPES: Final = ("f16",)
 HEAD_SIZES: Final = (32, 64, 96, 128, 256)
+MAX_LAYERS: Final = 512  # the reference's bound
 _CELLS: Final = 256  # llama.cpp rounds a context up to so many cells
 
-_ARCHITECTURES: Final[Mapping[str, tuple[Callable[[Header], llama.LlamaConfig], Callable[..., Forward]]]] = (
-    MappingProxyType({llama.NAME: (llama.LlamaConfig.from_header, llama.forward)})
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A model family: its name in the header, how its keys are read, and its forward pass."""
+
+    name: str
+    read_config: Callable[[Header], llama.LlamaConfig]
+    forward: Callable[[llama.LlamaConfig, Weights], Forward]
+
+
+_ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
+    {llama.NAME: Architecture(llama.NAME, llama.LlamaConfig.from_header, llama.forward)}
 )
 
 
@@ -57,24 +69,92 @@ class ModelOptions:
     isa: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedHeader:
+    """What a header that is played means: everything of a model but its weights."""
+
+    architecture: Architecture
+    config: llama.LlamaConfig
+    tokenizer: Tokenizer
+    template: ChatTemplate
+
+
+def check_header(header: GGUFHeader, options: ModelOptions) -> CheckedHeader:
+    """Whether a file is played, from its header alone: its keys, its vocabulary and every tensor's type and shape.
+
+    Everything that can be found wrong is found, not only the first. That the file is as long as its header says is not
+    asked here (`GGUFHeader.check_whole`).
+
+    Raises:
+        InvalidModelFile: the one thing wrong is that the header contradicts itself.
+        UnplayableModel: it is not played; `reasons` has everything.
+    """
+    problems = _Problems()
+    architecture, config, tokenizer, template = None, None, None, None
+    with problems.kept():
+        architecture = _architecture(header.metadata)
+        config = architecture.read_config(Header(header.metadata, architecture.name))
+    with problems.kept():
+        tokenizer = Tokenizer.from_gguf(header.metadata)
+        template = ChatTemplate.from_gguf(header.metadata, tokenizer)
+    if config and tokenizer and tokenizer.n_vocab != config.n_vocab:
+        problems.add([f"the vocabulary has {tokenizer.n_vocab} tokens, the model {config.n_vocab}"])
+    problems.add(_unplayed_options(options))
+    misfits = list(_misfits(config)) if config else []
+    problems.add(misfits)
+    weights = HeaderWeights(header.tensors)
+    if architecture and config and not misfits:
+        architecture.forward(config, weights)
+        _rope_factors(weights, config.n_rot)
+        problems.add(weights.problems())
+    else:
+        problems.add(weights.unplayed_types())
+    problems.raise_all()
+    assert architecture is not None
+    assert config is not None
+    assert tokenizer is not None
+    assert template is not None
+    return CheckedHeader(architecture, config, tokenizer, template)
+
+
+class _Problems:
+    """What is wrong with a header, each thing once, in the order it was found."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, EngineError] = {}
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """A refusal raised inside is kept, and ends the block only."""
+        try:
+            yield
+        except (InvalidModelFile, UnplayableModel) as error:
+            self._found.setdefault(str(error), error)
+
+    def add(self, reasons: Iterable[str]) -> None:
+        for reason in reasons:
+            self._found.setdefault(reason, UnplayableModel(reason))
+
+    def raise_all(self) -> None:
+        """Raises UnplayableModel with everything found; what stands alone is raised as it was."""
+        if len(self._found) == 1:
+            raise next(iter(self._found.values()))
+        if self._found:
+            raise UnplayableModel(*self._found)
+
+
 class Model:
     """A model ready to answer. Not thread-safe: one caller evaluates at a time."""
 
     def __init__(self, file: GGUFFile, options: ModelOptions) -> None:
-        architecture = file.metadata.get("general.architecture")
-        if not isinstance(architecture, str) or architecture not in _ARCHITECTURES:
-            raise UnplayableModel(f"general.architecture is {architecture!r}, which is not played")
-        read_config, write_forward = _ARCHITECTURES[architecture]
-        config = read_config(Header(file.metadata, architecture))
-        _check(config, options)
+        checked = check_header(file.header, options)
+        config = checked.config
         self._file = file
         self.path: Path = file.path
         self.metadata: Mapping[str, Any] = file.metadata
-        self.architecture: str = architecture
-        self.tokenizer = Tokenizer.from_gguf(file.metadata)
-        if self.tokenizer.n_vocab != config.n_vocab:
-            raise UnplayableModel(f"the vocabulary has {self.tokenizer.n_vocab} tokens, the model {config.n_vocab}")
-        self.template: ChatTemplate | None = ChatTemplate.from_gguf(file.metadata, self.tokenizer)
+        self.architecture: str = checked.architecture.name
+        self.tokenizer = checked.tokenizer
+        self.template: ChatTemplate | None = checked.template
         self.n_ctx_train = config.n_ctx_train
         cells = -(-min(options.n_ctx or config.n_ctx_train, config.n_ctx_train) // _CELLS) * _CELLS
         self.n_ctx = min(cells, config.n_ctx_train)  # as llama-server caps a slot's context
@@ -85,7 +165,7 @@ class Model:
         self.n_params = sum(int(np.prod(t.shape)) for t in file.tensors.values())
         self.size = sum(t.nbytes for t in file.tensors.values())
         weights = Weights(file)
-        steps = plan(write_forward(config, weights))
+        steps = plan(checked.architecture.forward(config, weights))
         self._graph = _graph(config, options, cells, _rope_factors(weights, config.n_rot))
         weights.pack()
         self._logits = build(self._graph, steps)
@@ -130,16 +210,30 @@ class Model:
         self._file.close()
 
 
-def _check(config: llama.LlamaConfig, options: ModelOptions) -> None:
+def _architecture(metadata: Mapping[str, Any]) -> Architecture:
+    name = metadata.get("general.architecture")
+    found = _ARCHITECTURES.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise UnplayableModel(f"general.architecture is {name!r}, which is not played")
+    return found
+
+
+def _misfits(config: llama.LlamaConfig) -> Iterator[str]:
+    """Which sizes do not fit the kernels or each other."""
+    if config.n_layer > MAX_LAYERS:
+        yield f"the model has {config.n_layer} layers, more than {MAX_LAYERS}"
     if config.head_size not in HEAD_SIZES:
-        raise UnplayableModel(f"attention heads have {config.head_size} dimensions, which is not played")
+        yield f"attention heads have {config.head_size} dimensions, which is not played"
     if config.n_head % config.n_head_kv:
-        raise UnplayableModel(f"{config.n_head} heads do not share {config.n_head_kv} key/value heads evenly")
+        yield f"{config.n_head} heads do not share {config.n_head_kv} key/value heads evenly"
     if config.n_rot > config.head_size or config.n_rot % 2:
-        raise UnplayableModel(f"{config.n_rot} rotary dimensions do not fit a head of {config.head_size}")
+        yield f"{config.n_rot} rotary dimensions do not fit a head of {config.head_size}"
+
+
+def _unplayed_options(options: ModelOptions) -> Iterator[str]:
     for name in ("cache_type_k", "cache_type_v"):
         if getattr(options, name) not in CACHE_TYPES:
-            raise UnplayableModel(f"the KV cache type {getattr(options, name)!r} is not played")
+            yield f"the KV cache type {getattr(options, name)!r} is not played"
 
 
 def _graph(config: llama.LlamaConfig, options: ModelOptions, cells: int, rope_factors: list[float]) -> Graph:

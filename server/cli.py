@@ -1,14 +1,16 @@
-"""The `bankml` command: serve, run, pull, version.
+"""The `bankml` command: serve, run, pull, guard, version.
 
 Everything slow is imported by the command that needs it, so that `--help` and a wrong flag answer at once.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -220,6 +222,27 @@ def pull() -> None:
     click.echo(path)
 
 
+@command.command(short_help="Say whether a model file is played.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--engine", type=click.Choice(["mainline"]), default="mainline", help="Whose rules: llama.cpp's.")
+def guard(file: Path, as_json: bool, engine: str) -> None:
+    """Say whether a GGUF file is played, refused, or needs more bytes, and why. Reads its header only.
+
+    Exits with 0 for play, 2 for refuse, 3 for need more, 1 when the file cannot be read.
+    """
+    from registry.errors import RegistryError
+    from server.guard import EXIT_CODES, as_text, judge
+
+    try:
+        report = judge(file)
+    except RegistryError as error:
+        click.echo(f"bankml: {error}", err=True)
+        raise click.exceptions.Exit(1) from error
+    click.echo(json.dumps(report.as_json(), ensure_ascii=False) if as_json else as_text(file, report))
+    raise click.exceptions.Exit(EXIT_CODES[report.verdict])
+
+
 @command.command()
 def version() -> None:
     """Show the version."""
@@ -250,7 +273,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     Returns:
         0; 2 after one line on stderr when the command line, the environment, the model or the address cannot be used;
-        1 when the output cannot be written; 130 when interrupted.
+        1 when the output cannot be written; 130 when interrupted; what `guard` says.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     _open_standard_files()

@@ -36,8 +36,8 @@ from gguf_writer import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.errors import InvalidModelFile
-from engine.gguf import GGMLType, GGUFFile
+from engine.errors import InvalidModelFile, TruncatedModelFile
+from engine.gguf import GGMLType, GGUFFile, read_header
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_the_alignment_of_the_file_counts(path: Path) -> None:
     tensors = [tensor("a", [1], GGMLType.I8, 0), tensor("b", [1], GGMLType.I8, 64)]
     path.write_bytes(gguf(keys, tensors, b"a" + bytes(63) + b"b", alignment=64))
     with GGUFFile.open(path) as file:
-        assert file.alignment == 64
+        assert file.header.alignment == 64
         assert file.data("b").tobytes() == b"b"
 
 
@@ -178,13 +178,31 @@ GOOD = gguf(
 )
 
 
-def test_a_file_cut_at_any_byte_is_refused(path: Path) -> None:
-    for length in range(len(GOOD)):
+def test_a_file_cut_at_any_byte_is_refused_and_says_how_many_it_needs(path: Path) -> None:
+    for length in range(1, len(GOOD)):
         path.write_bytes(GOOD[:length])
-        with pytest.raises(InvalidModelFile):
+        with pytest.raises(TruncatedModelFile) as caught:
             GGUFFile.open(path)
+        assert length < caught.value.needed <= len(GOOD)
     path.write_bytes(GOOD)
     GGUFFile.open(path).close()
+
+
+def test_the_header_of_a_file_is_read_though_its_weights_are_missing(path: Path) -> None:
+    path.write_bytes(GOOD)
+    whole = read_header(path)
+    assert (whole.size, whole.needed) == (len(GOOD), len(GOOD))
+    path.write_bytes(GOOD[:-80])
+    header = read_header(path)
+    assert (header.size, header.needed) == (len(GOOD) - 80, len(GOOD))
+    assert header.metadata["a"] == whole.metadata["a"]
+    assert header.tensors == whole.tensors
+    with pytest.raises(TruncatedModelFile, match=r"^the tensor 't' ends at byte \d+ of \d+: the file is cut short$"):
+        header.check_whole()
+    path.write_bytes(GOOD[:-81])
+    with pytest.raises(TruncatedModelFile) as caught:  # the padding before the weights
+        GGUFFile.open(path)
+    assert caught.value.needed == len(GOOD)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=400)
@@ -213,12 +231,15 @@ def test_a_damaged_header_is_read_or_refused_and_nothing_else(path: Path, at: in
         (gguf([key(b"\xff", U8, 1)]), "a key at byte 32 is not UTF-8"),
         (gguf([key("a", STRING, b"\xff")]), "the value of 'a' at byte 45 is not UTF-8"),
         (gguf([text("a") + struct.pack("<I", 13)]), "the value of 'a' has the unknown type 13"),
-        (gguf([text("a") + struct.pack("<IQ", STRING, 2**63)]), "cut short: the value of 'a'"),
-        (gguf([text("a") + struct.pack("<IQ", STRING, 2**64 - 1)]), "cut short: the value of 'a'"),
+        (gguf([text("a") + struct.pack("<IQ", STRING, 2**30)]), "cut short: the value of 'a'"),
+        (gguf([text("a") + struct.pack("<IQ", STRING, 2**30 + 1)]), "the value of 'a' claims 1073741825 bytes"),
+        (gguf([text("a") + struct.pack("<IQ", STRING, 2**64 - 1)]), "the value of 'a' claims"),
         (gguf([text("a") + struct.pack("<IIQ", ARRAY, ARRAY, 1)]), "the value of 'a' is an array of arrays"),
         (gguf([text("a") + struct.pack("<IIQ", ARRAY, 99, 1)]), "the value of 'a' has the unknown type 99"),
-        (gguf([array_key("a", U64, [], 2**62)]), "cut short: the value of 'a'"),
-        (gguf([array_key("a", STRING, ["b"], 2**62)]), "cut short: the value of 'a' claims"),
+        (gguf([array_key("a", U64, [], 2**30)]), "cut short: the value of 'a'"),
+        (gguf([array_key("a", U64, [], 2**62)]), "the value of 'a' claims 4611686018427387904 entries"),
+        (gguf([array_key("a", STRING, ["b"], 2**24)]), "cut short: the value of 'a' claims"),
+        (gguf([array_key("a", STRING, ["b"], 2**62)]), "the value of 'a' claims 4611686018427387904 entries"),
         (gguf([array_key("a", STRING, ["b", "c"], 3)], alignment=1), "cut short"),
         (gguf([array_key("a", STRING, [b"b", b"\xc3"])]), "the value of 'a' is not UTF-8"),
         (gguf([array_key("a", STRING, [b"\xc3", b"\xa9"])]), "the value of 'a' is not UTF-8"),

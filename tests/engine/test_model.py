@@ -13,9 +13,9 @@ from gguf_writer import HEAD_SIZE, N_EMBD, N_VOCAB, TOKENS, ModelFile, floats, r
 from gguf_writer import N_CTX_TRAIN as N_CTX_TINY
 
 from engine.errors import EngineError, InvalidModelFile, InvalidRequest, UnplayableModel
-from engine.gguf import GGMLType
+from engine.gguf import GGMLType, read_header
 from engine.kernels import isa
-from engine.model import Model, ModelOptions
+from engine.model import Model, ModelOptions, check_header
 
 N_CTX_TRAIN = 8192
 
@@ -181,7 +181,7 @@ def test_an_unknown_architecture_is_refused(tiny: ModelFile, path: Path, name: A
 @pytest.mark.parametrize("stated", [63, 65])
 def test_a_vocabulary_of_another_size_than_stated_is_refused(tiny: ModelFile, path: Path, stated: int) -> None:
     tiny.metadata["llama.vocab_size"] = stated
-    refused(tiny, path, f"^the vocabulary has 64 tokens, the model {stated}$")
+    refused(tiny, path, f"^the vocabulary has 64 tokens, the model {stated}; tensor token_embd")
 
 
 def test_a_file_without_a_vocabulary_is_invalid(tiny: ModelFile, path: Path) -> None:
@@ -212,6 +212,85 @@ def test_sizes_that_are_not_played_are_refused(tiny: ModelFile, path: Path, keys
 @pytest.mark.parametrize("kind", ["q8_0", "f32", "F16", ""])
 def test_another_cache_type_is_refused(tiny: ModelFile, path: Path, name: str, kind: str) -> None:
     refused(tiny, path, f"^the KV cache type '{kind}' is not played$", **{name: kind})
+
+
+# --- the header alone -----------------------------------------------------------------------------------------------
+
+
+def reasons(file: ModelFile, path: Path, **options: Any) -> tuple[str, ...]:
+    """Everything that a file is refused for, by the check of its header; loading it refuses likewise."""
+    file.write(path)
+    with pytest.raises(UnplayableModel) as caught:
+        check_header(read_header(path), ModelOptions(**options))
+    with pytest.raises(UnplayableModel) as loading:
+        Model.open(path, ModelOptions(**options))
+    assert loading.value.reasons == caught.value.reasons
+    assert str(loading.value) == str(caught.value)
+    return caught.value.reasons
+
+
+def test_the_header_says_what_a_model_is_before_its_weights_are_there(tiny: ModelFile, path: Path) -> None:
+    data = tiny.write(path).read_bytes()
+    path.write_bytes(data[: -sum(len(tensor.data) for tensor in tiny.tensors.values())])
+    checked = check_header(read_header(path), ModelOptions())
+    assert (checked.architecture.name, checked.config.n_layer, checked.tokenizer.n_vocab) == ("llama", 2, N_VOCAB)
+    assert checked.template.source
+
+
+def test_everything_wrong_with_a_header_is_found(tiny: ModelFile, path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("blk.0.attn_q.weight", "blk.1.attn_q.weight"):
+        tiny.tensors[name] = random_matrix(GGMLType.IQ4_NL, 64, 64, rng)
+    tiny.tensors["blk.1.attn_v.weight"] = random_matrix(GGMLType.F32, 64, 64, rng)
+    tiny.tensors["blk.0.attn_q.bias"] = floats([0.0] * 64)
+    del tiny.tensors["output_norm.weight"]
+    tiny.metadata["tokenizer.ggml.pre"] = "nosuch"
+    assert reasons(tiny, path, cache_type_k="q1_0") == (
+        "tokenizer.ggml.pre is 'nosuch', a pre-tokenizer that is not played",
+        "the KV cache type 'q1_0' is not played",
+        "tensor blk.0.attn_q.weight is IQ4_NL, a type that is not played, and 1 more like it",
+        "tensor blk.1.attn_v.weight has shape [64, 64], not [64, 32]",
+        "tensor output_norm.weight is missing",
+        "tensor blk.0.attn_q.bias is none that is played",
+    )
+
+
+def test_of_many_reasons_the_text_has_the_first_few(tiny: ModelFile, path: Path) -> None:
+    for name in ("blk.0.attn_norm.weight", "blk.0.attn_k.weight", "blk.0.ffn_up.weight", "blk.0.ffn_down.weight"):
+        tiny.tensors[name] = floats([1.0] * len(name))
+    assert len(reasons(tiny, path)) == 4
+    with pytest.raises(UnplayableModel) as caught:
+        Model.open(path)
+    assert str(caught.value).startswith("tensor blk.0.attn_norm.weight has shape [22], not [64]; tensor ")
+    assert str(caught.value).endswith("; and 1 more (bankml guard shows them)")
+
+
+def test_the_types_of_an_unknown_architecture_are_judged_too(tiny: ModelFile, path: Path) -> None:
+    tiny.metadata["general.architecture"] = "gemma3"
+    tiny.tensors["x"] = random_matrix(GGMLType.IQ4_NL, 32, 32, np.random.default_rng(0))
+    assert reasons(tiny, path) == (
+        "general.architecture is 'gemma3', which is not played",
+        "tensor x is IQ4_NL, a type that is not played",
+    )
+
+
+def test_sizes_that_fit_no_kernel_leave_the_shapes_unjudged(tiny: ModelFile, path: Path) -> None:
+    tiny.metadata["llama.attention.head_count"] = 128
+    assert reasons(tiny, path) == ("attention heads have 0 dimensions, which is not played",)
+
+
+@pytest.mark.parametrize("n_layer", [513, 2**31 - 1])
+def test_more_layers_than_the_reference_takes_are_refused_at_once(tiny: ModelFile, path: Path, n_layer: int) -> None:
+    tiny.metadata["llama.block_count"] = n_layer
+    assert reasons(tiny, path) == (f"the model has {n_layer} layers, more than 512",)
+
+
+@pytest.mark.parametrize("name", ["a\nb", "x" * 100_000, "\x1b[31m", "\0"])
+def test_a_reason_is_one_printable_line_whatever_the_file_says(tiny: ModelFile, path: Path, name: str) -> None:
+    tiny.metadata["general.architecture"] = name
+    (reason,) = reasons(tiny, path)
+    assert reason.isprintable()
+    assert len(reason) < 1000
 
 
 def test_every_refusal_is_an_engine_error_and_the_next_model_opens(tiny: ModelFile, path: Path) -> None:

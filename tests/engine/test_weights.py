@@ -12,7 +12,7 @@ from gguf_writer import ModelFile, TensorData, floats, random_matrix
 from engine.errors import UnplayableModel
 from engine.gguf import GGMLType, GGUFFile
 from engine.kernels import multiply
-from engine.weights import PLAYED_TYPES, Weights
+from engine.weights import PLAYED_TYPES, HeaderWeights, Weights
 
 ROWS, COLS = 24, 64  # whole groups of eight rows
 SMAPS = Path("/proc/self/smaps")
@@ -95,6 +95,70 @@ def test_a_vector_of_another_type_than_f32_is_refused(file: GGUFFile) -> None:
 def test_rows_that_are_no_whole_number_of_blocks_are_refused(file: GGUFFile) -> None:
     with pytest.raises(UnplayableModel, match=r"^tensor odd has rows of 48 weights, not a multiple of 32$"):
         Weights(file).matrix("odd", ROWS, 48)
+
+
+def test_an_extent_of_1_at_the_end_says_nothing(tmp_path: Path) -> None:
+    rows = TensorData(GGMLType.F32, (64, 1, 1), np.arange(64, dtype=np.float32).tobytes())
+    with GGUFFile.open(ModelFile({}, {"a": rows}).write(tmp_path / "ones.gguf")) as file:
+        assert Weights(file).matrix("a", 1, 64).cols == 64
+        assert Weights(file).vector("a", 64).size == 64
+
+
+# --- a header's tensors, without their data -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def header(file: GGUFFile) -> HeaderWeights:
+    return HeaderWeights(file.tensors)
+
+
+def test_a_header_hands_out_sizes(header: HeaderWeights) -> None:
+    matrix = header.matrix("Q8_0", ROWS, COLS)
+    assert (matrix.rows, matrix.cols) == (ROWS, COLS)
+    assert header.vector("vector", 3).size == 0
+    assert "vector" in header
+    assert "nosuch" not in header
+
+
+def test_a_header_s_problems_are_those_that_a_file_is_refused_with(file: GGUFFile, header: HeaderWeights) -> None:
+    asked = [("nosuch", ROWS, COLS), ("F16", COLS, ROWS), ("odd", ROWS, 48), ("unplayed", 2, 256), ("Q8_0", ROWS, COLS)]
+    refusals = []
+    for name, rows, cols in asked:
+        header.matrix(name, rows, cols)
+        try:
+            Weights(file).matrix(name, rows, cols)
+        except UnplayableModel as error:
+            refusals.append(str(error))
+    for name, n in [("half", 3), ("vector", 4), ("gone", 1)]:
+        header.vector(name, n)
+        with pytest.raises(UnplayableModel) as caught:
+            Weights(file).vector(name, n)
+        refusals.append(str(caught.value))
+    found = header.problems()
+    assert found[0] == refusals[0] + ", and 1 more like it"
+    assert refusals[-1] == "tensor gone is missing"
+    assert found[1:-1] == refusals[1:-1]
+    assert len(found) == 7
+
+
+def test_a_tensor_that_nobody_asked_for_is_a_problem(file: GGUFFile, header: HeaderWeights) -> None:
+    for kind in PLAYED_TYPES:
+        header.matrix(kind.name, ROWS, COLS)
+    header.vector("vector", 3)
+    assert header.problems() == ["tensor odd is none that is played, and 2 more like it"]
+
+
+def test_a_tensor_s_problem_is_told_once_however_often_it_is_asked_for(header: HeaderWeights) -> None:
+    for _ in range(2):
+        header.matrix("nosuch", ROWS, COLS)
+    assert header.problems()[0] == "tensor nosuch is missing"
+
+
+def test_a_header_knows_the_types_that_no_kernel_takes_without_being_asked(header: HeaderWeights) -> None:
+    assert header.unplayed_types() == ["tensor unplayed is Q6_K, a type that is not played"]
+
+
+# --- packing --------------------------------------------------------------------------------------------------------
 
 
 def test_packing_changes_no_bit_of_any_product(file: GGUFFile) -> None:

@@ -1,0 +1,33 @@
+"""`bankml guard`: a verdict as text and as an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from engine.errors import one_line
+from registry.gguf_guard import Report, Verdict, judge
+
+__all__ = ["EXIT_CODES", "as_text", "judge"]
+
+EXIT_CODES: Final[Mapping[Verdict, int]] = {"play": 0, "refuse": 2, "need_more": 3}
+
+
+def as_text(path: Path, report: Report) -> str:
+    """The verdict on a line, then what the file is, then each reason on its own line."""
+    verdict = report.verdict.replace("_", " ")
+    if report.bytes_needed is not None:
+        verdict += f" (at least {report.bytes_needed:,} bytes; {report.size:,} are there)"
+    return "\n".join([f"{path}: {verdict}", *(f"  {line}" for line in (*_about(report), *report.reasons))])
+
+
+def _about(report: Report) -> list[str]:
+    if report.header is None:
+        return []
+    types = ", ".join(f"{count} {name}" for name, count in report.types.items())
+    named = [one_line(part) for part in (report.arch, report.name) if part]
+    lines = [", ".join([*named, f"{len(report.header.tensors)} tensors ({types})"])]
+    if report.kv_f16_bytes_per_token is not None:
+        lines.append(f"{report.kv_f16_bytes_per_token:,} bytes of f16 KV cache a token")
+    return lines
