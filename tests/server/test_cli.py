@@ -168,6 +168,7 @@ def test_every_command_is_a_click_command_with_help() -> None:
         "serve",
         "run",
         "pull",
+        "guard",
         "version",
     }
 
