@@ -4,6 +4,7 @@
 #   make test    the tests                                                   (make test ARGS="-k sampling")
 #   make check   ruff, mypy, import-linter
 #   make bench   side by side with llama-server, where that is installed
+#   make oracle  our bits against its libraries', where they are installed   (make oracle ARGS="operations --type Q4_1")
 #   make build   the wheel and the source archive, in dist/
 #   make clean   remove .venv and everything built
 
@@ -14,7 +15,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 KERNELS := $(shell find engine/kernels -name '*.cpp' -o -name '*.h' -o -name '*.inc')
 
-.PHONY: serve test check bench build install clean
+.PHONY: serve test check bench oracle build install clean
 .DELETE_ON_ERROR:
 
 serve: .venv/.built
@@ -31,6 +32,9 @@ check: .venv/.built .venv/.dev
 
 bench: .venv/.built .venv/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
+
+oracle: .venv/.built .venv/.dev
+	$(BIN)/python -m testing.oracles $(ARGS)
 
 build: .venv/.dev
 	$(BIN)/python -m build --outdir dist .
