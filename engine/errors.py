@@ -36,6 +36,13 @@ class TruncatedModelFile(InvalidModelFile):
         self.needed = needed
 
 
+class ModelFileLost(EngineError):
+    """A model file that is in use was cut, written to, or cannot be read any more: what it gave is worth nothing."""
+
+    def __init__(self, path: object) -> None:
+        super().__init__(f"model file '{path}' changed while it was in use")
+
+
 class UnplayableModel(EngineError):
     """A well-formed file that this engine does not play.
 

@@ -7,24 +7,23 @@ read, and that text must be UTF-8, as the format demands. A file is checked whol
 
 from __future__ import annotations
 
-import contextlib
-import mmap
 import os
-import stat
 import struct
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from stat import S_ISREG
 from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.errors import InvalidModelFile, TruncatedModelFile
+from engine.errors import InvalidModelFile, ModelFileLost, TruncatedModelFile
 from engine.ggml_types import GGMLType
+from engine.kernels import FileMap
 
 __all__ = ["GGMLType", "GGUFFile", "GGUFHeader", "TensorInfo", "read_header"]
 
@@ -119,19 +118,23 @@ def read_header(path: str | os.PathLike[str]) -> GGUFHeader:
         InvalidModelFile: the file is missing, unreadable, or does not begin as a GGUF version 3 file.
     """
     path = Path(path)
-    with _map_file(path) as view:
-        return _header_of(path, view)
+    return _header_of(path, _map_file(path)[0])
 
 
-def _header_of(path: Path, view: mmap.mmap, *, whole: bool = False) -> GGUFHeader:
+def _header_of(path: Path, file_map: FileMap, *, whole: bool = False) -> GGUFHeader:
+    problem: InvalidModelFile | None = None
     try:
-        header = _Reader(view).header
+        header = _Reader(file_map.bytes).header
         if whole:
             header.check_whole()
     except TruncatedModelFile as error:
-        raise TruncatedModelFile(f"{path}: {error}", error.needed) from None
+        problem = TruncatedModelFile(f"{path}: {error}", error.needed)
     except InvalidModelFile as error:
-        raise InvalidModelFile(f"{path}: {error}") from None
+        problem = InvalidModelFile(f"{path}: {error}")
+    if not file_map.intact:
+        raise ModelFileLost(path)
+    if problem is not None:
+        raise problem
     return header
 
 
@@ -142,16 +145,18 @@ class GGUFFile:
         path: the file.
         header: what it says of itself.
         metadata, tensors, size: the header's.
+        stat: of the file that is mapped, taken before it was.
     """
 
-    def __init__(self, path: Path, view: mmap.mmap, header: GGUFHeader) -> None:
+    def __init__(self, path: Path, file_map: FileMap, stat: os.stat_result, header: GGUFHeader) -> None:
         self.path = path
+        self.stat = stat
         self.header = header
         self.metadata = header.metadata
         self.tensors = header.tensors
         self.size = header.size
-        self._map: mmap.mmap | None = view
-        self._bytes: npt.NDArray[np.uint8] = np.frombuffer(view, dtype=np.uint8)
+        self._map: FileMap | None = file_map
+        self._bytes = file_map.bytes
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> GGUFFile:
@@ -160,15 +165,11 @@ class GGUFFile:
         Raises:
             TruncatedModelFile: the file is cut short.
             InvalidModelFile: it is missing, unreadable, or not a well-formed GGUF version 3 file.
+            ModelFileLost: it was written to meanwhile.
         """
         path = Path(path)
-        view = _map_file(path)
-        try:
-            header = _header_of(path, view, whole=True)
-        except InvalidModelFile:
-            view.close()
-            raise
-        return cls(path, view, header)
+        file_map, stat = _map_file(path)
+        return cls(path, file_map, stat, _header_of(path, file_map, whole=True))
 
     def data(self, name: str) -> npt.NDArray[np.uint8]:
         """The bytes of a tensor: a read-only uint8 view of the map, shape (nbytes,), no copy.
@@ -179,18 +180,24 @@ class GGUFFile:
         info = self.tensors[name]
         return self._bytes[info.offset : info.offset + info.nbytes]
 
+    def check_intact(self) -> None:
+        """That all that was read of the map so far was the file's: it was neither cut nor written to since `open`.
+
+        Raises:
+            ModelFileLost: it was; what was computed with it is worth nothing.
+        """
+        if self._map is not None and not self._map.intact:
+            raise ModelFileLost(self.path)
+
     def release(self) -> None:
         """Give the map's pages back to the system; they are read again when they are used again."""
-        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
-            self._map.madvise(mmap.MADV_DONTNEED)
+        if self._map is not None:
+            self._map.release()
 
     def close(self) -> None:
         """Release the map. Views handed out by `data` keep it alive until they are gone; they stay valid."""
         self._bytes = np.empty(0, dtype=np.uint8)
-        if self._map is not None:
-            with contextlib.suppress(BufferError):  # a view is still held: the map goes with the last one
-                self._map.close()
-            self._map = None
+        self._map = None
 
     def __enter__(self) -> GGUFFile:
         return self
@@ -201,16 +208,20 @@ class GGUFFile:
         self.close()
 
 
-def _map_file(path: Path) -> mmap.mmap:
+def _map_file(path: Path) -> tuple[FileMap, os.stat_result]:
     """Map a regular file read-only; anything else is an InvalidModelFile."""
     try:
-        # A FIFO would block open(), a device has no length: ask what it is first.
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise InvalidModelFile(f"{path}: not a regular file")
-        with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:  # cannot be mapped
+        # Not blocking: opening a pipe would wait for whoever writes to it, and only then be refused.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            stat = os.fstat(descriptor)
+            if not S_ISREG(stat.st_mode):
+                raise InvalidModelFile(f"{path}: not a regular file")
+            if stat.st_size == 0:  # cannot be mapped
                 raise InvalidModelFile(f"{path}: not a GGUF file (it is empty)")
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return FileMap(descriptor), stat
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise InvalidModelFile(f"{path}: {error.strerror or error}") from None
     except ValueError as error:  # a NUL in the path
@@ -220,12 +231,14 @@ def _map_file(path: Path) -> mmap.mmap:
 class _Reader:
     """Reads the header once, front to back; `header` is its result."""
 
-    def __init__(self, view: mmap.mmap) -> None:
-        self._view = view
-        self._size = len(view)
+    def __init__(self, data: npt.NDArray[np.uint8]) -> None:
+        self._data = data
+        self._view: memoryview = data.data
+        self._size = data.size
         self._at = 0
-        if view[:4] != MAGIC[: self._size]:
-            raise InvalidModelFile(f"not a GGUF file (it starts with {view[:4]!r})")
+        start = bytes(self._view[:4])
+        if start != MAGIC[: self._size]:
+            raise InvalidModelFile(f"not a GGUF file (it starts with {start!r})")
         self._take(4, "the magic")
         version = self._u32("the version")
         if version & 0xFFFF == 0 and version:
@@ -272,7 +285,7 @@ class _Reader:
             raise InvalidModelFile(f"{what} claims {length} bytes, more than the {_MAX_LENGTH} allowed")
         start = self._take(length, what)
         try:
-            return self._view[start : start + length].decode()
+            return str(self._view[start : start + length], "utf-8")
         except UnicodeDecodeError:
             raise InvalidModelFile(f"{what} at byte {start} is not UTF-8") from None
 
@@ -308,7 +321,7 @@ class _Reader:
             raise InvalidModelFile(f"{what} has the unknown type {kind}")
         start = self._take(count * dtype.itemsize, what)
         # A copy, so that metadata does not hold the map open.
-        values = np.frombuffer(self._view[start : self._at], dtype=dtype)
+        values = np.frombuffer(bytes(self._view[start : self._at]), dtype=dtype)
         return values != 0 if kind == _BOOL else values
 
     def _strings(self, count: int, what: str) -> list[str]:
@@ -323,7 +336,7 @@ class _Reader:
         start = self._at
         guess = self._guess_heads(count)
         heads = self._walk_heads(count, what) if guess is None else guess
-        region = np.frombuffer(self._view[start : self._at], dtype=np.uint8).copy()
+        region = self._data[start : self._at].copy()
         if guess is None:
             region[heads[:, None] + np.arange(1, 8)] = 0
             region[heads] = 1
@@ -345,7 +358,7 @@ class _Reader:
         A length below 256 is one byte and seven zeros, and text has no zeros: so it is each byte before a gap of seven
         zeros. The guess is checked against the lengths it found, so it is right or None.
         """
-        window = np.frombuffer(self._view[self._at : self._at + count * _STRING_WINDOW + 4096], dtype=np.uint8)
+        window = self._data[self._at : self._at + count * _STRING_WINDOW + 4096]
         filled = np.flatnonzero(window)
         heads: npt.NDArray[np.int64] = filled[:-1][filled[1:] - filled[:-1] == 8][:count]
         if heads.size < count or heads[0] != 0:
@@ -426,5 +439,5 @@ def _pad(value: int, alignment: int) -> int:
     return (value + alignment - 1) & -alignment
 
 
-_U32: Final[Callable[[mmap.mmap, int], tuple[int]]] = struct.Struct("<I").unpack_from
-_U64: Final[Callable[[mmap.mmap, int], tuple[int]]] = struct.Struct("<Q").unpack_from
+_U32: Final[Callable[[memoryview, int], tuple[int]]] = struct.Struct("<I").unpack_from
+_U64: Final[Callable[[memoryview, int], tuple[int]]] = struct.Struct("<Q").unpack_from

@@ -169,6 +169,7 @@ class Model:
         self._graph = _graph(config, options, cells, _rope_factors(weights, config.n_rot))
         weights.pack()
         self._logits = build(self._graph, steps)
+        file.check_intact()
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], options: ModelOptions | None = None) -> Model:
@@ -177,6 +178,7 @@ class Model:
         Raises:
             InvalidModelFile: not a whole GGUF v3 file.
             UnplayableModel: a tensor, key or option that is not played; the text names it.
+            ModelFileLost: the file was cut or written to meanwhile.
             OSError: the file cannot be read.
         """
         file = GGUFFile.open(path)
@@ -198,11 +200,23 @@ class Model:
 
         Raises:
             InvalidRequest: a token is not in the vocabulary.
+            ModelFileLost: the file was cut or written to since it was opened; neither these logits nor what the cache
+                holds are to be used.
         """
         batch = np.asarray(tokens, dtype=np.int32)
         if batch.size and (int(batch.min()) < 0 or int(batch.max()) >= self.n_vocab):
             raise InvalidRequest("a token is not in the vocabulary")
         self._graph.evaluate(batch, position, output)
+        self._file.check_intact()
+
+    def check_intact(self) -> None:
+        """Raises ModelFileLost if the file was cut or written to since it was opened."""
+        self._file.check_intact()
+
+    @property
+    def file_stat(self) -> os.stat_result:
+        """The file that is open, as it was when it was opened."""
+        return self._file.stat
 
     def close(self) -> None:
         """Frees the cache and the map."""

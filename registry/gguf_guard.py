@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.errors import EngineError, InvalidModelFile, TruncatedModelFile, UnplayableModel
+from engine.errors import EngineError, InvalidModelFile, ModelFileLost, TruncatedModelFile, UnplayableModel
 from engine.gguf import VERSION, GGUFHeader, read_header
 from engine.model import ModelOptions, check_header
 from registry.errors import ModelFileError
@@ -97,6 +97,8 @@ def judge(path: Path, options: ModelOptions | None = None) -> Report:
         return Report("need_more", (_unnamed(path, error),), size, error.needed)
     except InvalidModelFile as error:
         return Report("refuse", (_unnamed(path, error),), size)
+    except ModelFileLost as error:
+        raise ModelFileError(path, "it changed meanwhile") from error
     needed = header.needed if header.needed > size else None
     try:
         check_header(header, options or ModelOptions())

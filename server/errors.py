@@ -14,7 +14,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from engine.errors import ContextOverflow, EngineError, InvalidModelFile, InvalidRequest, UnplayableModel
+from engine.errors import (
+    ContextOverflow,
+    EngineError,
+    InvalidModelFile,
+    InvalidRequest,
+    ModelFileLost,
+    UnplayableModel,
+)
 from registry.errors import ModelFileChanged, ModelFileError, ModelNotFound
 from server.streams import ClientDisconnected, ServerStopping
 
@@ -97,7 +104,7 @@ def as_api_error(error: Exception) -> ApiError:
             return ApiError(400, str(error))
         case ModelNotFound():
             return ApiError(404, str(error))
-        case ModelFileChanged() | ModelFileError() | ServerStopping():
+        case ModelFileChanged() | ModelFileError() | ModelFileLost() | ServerStopping():
             return ApiError(503, str(error))
         case HTTPException(status_code=404 | 405):
             return ApiError(404, "File Not Found")

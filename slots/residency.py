@@ -19,11 +19,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
-from engine.errors import Cancelled
+from engine.errors import Cancelled, ModelFileLost
 from engine.generation import GenerationRequest, Step, generate
 from engine.model import Model, ModelOptions
 from registry.catalog import Catalog, Entry
-from registry.errors import RegistryError
+from registry.errors import ModelFileChanged, RegistryError
 from registry.pins import FileIdentity
 from slots.slot import Slot
 
@@ -313,7 +313,7 @@ class Residency:
             if held:
                 held = False
                 self._touch(keep_alive)
-                if keep_alive == 0:
+                if keep_alive == 0 or self._lost():
                     self._drop_then_release()
                 else:
                     self._engine.release()
@@ -382,7 +382,8 @@ class Residency:
         if resident is not None and resident.entry.path == entry.path:
             try:
                 entry.check(resident.identity)
-            except RegistryError:
+                resident.model.check_intact()
+            except (RegistryError, ModelFileLost):
                 pass  # what is mapped may change under us: loaded anew if the bytes are the same, else refused
             else:
                 return Lease(self, resident, loaded=False, load_ns=0)
@@ -408,8 +409,20 @@ class Residency:
         else:
             entry.check()
         model = Model.open(entry.path, self.options)
+        if FileIdentity.of_stat(entry.path, model.file_stat) != identity:  # replaced between the hash and the map
+            model.close()
+            raise ModelFileChanged(entry.path)
         self._opened.add(entry)
         return model, identity
+
+    def _lost(self) -> bool:
+        """Whether the resident model's file changed under it: the model then goes now, not with the next request."""
+        if self._resident is not None:
+            try:
+                self._resident.model.check_intact()
+            except ModelFileLost:
+                return True
+        return False
 
     async def _drop(self) -> None:
         resident, self._resident = self._resident, None

@@ -61,6 +61,26 @@ class SamplerChain:
     def sample(self, logits: NDArray[np.float32]) -> int: ...
     def candidates(self) -> list[tuple[int, float, float]]: ...
 
+# --- file_map.h: a model file in memory -------------------------------------------------------------------------
+
+class FileMap:
+    """A file mapped read-only. A page that the file loses meanwhile reads as zeros, and `intact` says so from then on.
+
+    Raises OSError when the file cannot be mapped; an empty one cannot. The descriptor stays the caller's.
+    """
+
+    def __init__(self, descriptor: int) -> None: ...
+    @property
+    def bytes(self) -> NDArray[np.uint8]:
+        """The file, shape (size,): a read-only view that keeps the map alive."""
+
+    @property
+    def intact(self) -> bool:
+        """Whether all that was read was the file's, and its size and time of change are those it was mapped with."""
+
+    def release(self) -> None:
+        """Gives the pages back to the system; they are read again when they are used again."""
+
 # --- graph.h: the forward pass ----------------------------------------------------------------------------------
 
 class Arena:

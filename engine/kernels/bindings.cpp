@@ -8,11 +8,14 @@
 #include <nanobind/stl/vector.h>
 
 #include "bpe.h"
+#include "file_map.h"
 #include "graph.h"
 #include "sampler.h"
 
+#include <cerrno>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace nb = nanobind;
@@ -168,6 +171,36 @@ void bind_sampler(nb::module_ & m) {
             }
             return out;
         });
+}
+
+}  // namespace
+
+// --- file_map.h: a model file in memory --------------------------------------------------------------------------
+
+namespace {
+
+void bind_file_map(nb::module_ & m) {
+    using bankml::FileMap;
+    nb::class_<FileMap>(m, "FileMap")
+        .def(
+            "__init__",
+            [](FileMap * self, int descriptor) {
+                try {
+                    new (self) FileMap(descriptor);
+                } catch (const std::system_error & error) {
+                    errno = error.code().value();
+                    PyErr_SetFromErrno(PyExc_OSError);
+                    throw nb::python_error();
+                }
+            },
+            nb::arg("descriptor"))
+        .def_prop_ro("bytes",
+                     [](const nb::typed<nb::object, FileMap> & self) {
+                         const FileMap & map = nb::cast<const FileMap &>(self);
+                         return nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>>(map.data(), {map.size()}, self);
+                     })
+        .def_prop_ro("intact", &FileMap::intact)
+        .def("release", &FileMap::release);
 }
 
 }  // namespace
@@ -351,6 +384,7 @@ NB_MODULE(_kernels, m) {
     nb::set_leak_warnings(false);  // what an interpreter that ends does not free is no news to a user
     bind_bpe(m);
     bind_sampler(m);
+    bind_file_map(m);
     bind_matrix(m);
     bind_graph(m);
     bind_operations(m);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from gguf_writer import HEAD_SIZE, N_EMBD, N_VOCAB, TOKENS, ModelFile, floats, random_matrix
 from gguf_writer import N_CTX_TRAIN as N_CTX_TINY
 
-from engine.errors import EngineError, InvalidModelFile, InvalidRequest, UnplayableModel
+from engine.errors import EngineError, InvalidModelFile, InvalidRequest, ModelFileLost, UnplayableModel
 from engine.gguf import GGMLType, read_header
 from engine.kernels import isa
 from engine.model import Model, ModelOptions, check_header
@@ -159,6 +160,19 @@ def test_a_model_says_what_its_file_holds(tiny: ModelFile, path: Path) -> None:
     assert model.n_params == 64 * 64 + 2 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 96 * 64 + 2 * 64) + 64
     assert model.tokenizer.encode("abc b") == [TOKENS.index(text) for text in ("ab", "c", "Ġ", "b")]
     assert model.logits.shape == (64,)
+    model.close()
+
+
+@pytest.mark.parametrize("n_left", [0, 4096, 50_000])
+def test_a_file_that_is_cut_while_it_is_in_use_ends_the_evaluation(tiny: ModelFile, path: Path, n_left: int) -> None:
+    model = Model.open(tiny.write(path), ModelOptions(n_threads=2))
+    model.evaluate(PROMPT, 0, output=True)
+    os.truncate(path, n_left)
+    for _ in range(2):
+        with pytest.raises(ModelFileLost, match=r"tiny\.gguf' changed while it was in use$"):
+            model.evaluate([1], len(PROMPT), output=True)
+    with pytest.raises(ModelFileLost):
+        model.check_intact()
     model.close()
 
 

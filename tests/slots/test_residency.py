@@ -6,20 +6,21 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from engine.errors import ContextOverflow
+from engine.errors import ContextOverflow, ModelFileLost
 from engine.generation import GenerationRequest, Step
-from engine.model import ModelOptions
+from engine.model import Model, ModelOptions
 from engine.sampling import SamplingParams
 from registry.catalog import Catalog
 from registry.errors import ModelFileChanged, ModelNotFound
 from slots import residency as module
-from slots.residency import FOREVER, Job, Lease, Residency
+from slots.residency import FOREVER, Job, Lease, Residency, StepStream
 
 OPTIONS = ModelOptions(n_ctx=512, n_threads=1)
 GREEDY = SamplingParams(temperature=0.0)
@@ -30,7 +31,11 @@ def job(prompt: list[int], n_predict: int = 4) -> Job:
 
 
 async def steps(lease: Lease, *jobs: Job) -> list[tuple[int, Step]]:
-    return [item async for batch in lease.stream(jobs) for item in batch]
+    return await read(lease.stream(jobs))
+
+
+async def read(stream: StepStream) -> list[tuple[int, Step]]:
+    return [item async for batch in stream for item in batch]
 
 
 @pytest.fixture(scope="module")
@@ -242,6 +247,84 @@ async def test_a_file_that_changed_is_not_served(model_path: Path, tmp_path: Pat
                 pass
         assert residency.current() is None
     assert not residency.busy
+    await residency.stop()
+
+
+@pytest.fixture
+async def copied(model_path: Path, tmp_path: Path) -> AsyncIterator[tuple[Residency, Path]]:
+    """A residency over a copy of the model that may be damaged."""
+    copy = tmp_path / "copy.gguf"
+    shutil.copy(model_path, copy)
+    residency = Residency(Catalog.of_file(copy), OPTIONS)
+    await residency.start()
+    yield residency, copy
+    await residency.stop()
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def write_in_place(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\xff")
+
+
+@pytest.mark.parametrize("damage", [cut, write_in_place])
+async def test_a_file_that_changes_under_an_answer_ends_it_and_the_model_goes_at_once(
+    copied: tuple[Residency, Path], damage: Callable[[Path], None], model_path: Path
+) -> None:
+    residency, copy = copied
+    async with residency.acquire(None) as lease:
+        stream = lease.stream([job([1, 2, 3], n_predict=400)])
+        await anext(stream)
+        damage(copy)
+        with pytest.raises(ModelFileLost, match=r"copy\.gguf' changed while it was in use$"):
+            await read(stream)
+    assert residency.current() is None
+    for _ in range(2):
+        with pytest.raises(ModelFileChanged):
+            async with residency.acquire(None):
+                pass
+    shutil.copy(model_path, copy)
+    async with residency.acquire(None) as lease:
+        assert lease.loaded
+        assert len(await steps(lease, job([1], 2))) == 2
+
+
+async def test_a_file_replaced_under_an_answer_is_read_to_the_end_and_the_next_one_is_verified(
+    copied: tuple[Residency, Path], tmp_path: Path
+) -> None:
+    residency, copy = copied
+    (tmp_path / "other.gguf").write_bytes(b"GGUF")
+    async with residency.acquire(None) as lease:
+        stream = lease.stream([job([1, 2, 3], n_predict=20)])
+        found = len(await anext(stream))
+        os.replace(tmp_path / "other.gguf", copy)
+        found += len(await read(stream))
+    assert found == 20
+    with pytest.raises(ModelFileChanged):
+        async with residency.acquire(None):
+            pass
+
+
+async def test_a_file_replaced_between_the_hash_and_the_map_is_not_served(
+    model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "copy.gguf"
+    shutil.copy(model_path, copy)
+    residency = Residency(Catalog.of_file(copy), OPTIONS)
+
+    def replaced_then_opened(path: Path, options: ModelOptions) -> Model:
+        shutil.copy(model_path, tmp_path / "other.gguf")
+        os.replace(tmp_path / "other.gguf", copy)
+        return Model.open(path, options)
+
+    monkeypatch.setattr(module, "Model", SimpleNamespace(open=replaced_then_opened))
+    with pytest.raises(ModelFileChanged):
+        await residency.start()
+    assert residency.current() is None
     await residency.stop()
 
 
