@@ -2,7 +2,8 @@
 
 An architecture calls the methods of `Forward` in the order of the paper; each returns a `Value`, the rows of one
 intermediate result. `plan` then joins what can be joined without changing a bit: a product takes along the norm or the
-SwiGLU before it and the residual after it, and products of one input become one step.
+SwiGLU before it and the residual after it, attention the norms of its queries and keys, and products of one input
+become one step.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from engine.kernels import Graph, Matrix
+from engine.kernels import Graph, Matrix, Rope
 
 FloatArray = npt.NDArray[np.float32]
 Op = Literal["embedding", "rms_norm", "linear", "swiglu", "add", "attention", "last_row"]
@@ -30,6 +31,7 @@ class Value:
     width: int
     single: bool = False
     weight: Matrix | None = None
+    bias: FloatArray | None = None
     norm: FloatArray | None = None
     scale: float = 0.0
     layer: int = 0
@@ -45,14 +47,21 @@ class Step:
     writes: list[Value]
     nodes: list[Value]
     norm: Value | None = None
+    q_norm: Value | None = None
+    k_norm: Value | None = None
     up: Value | None = None
     residual: Value | None = None
 
 
 @dataclass(slots=True)
 class Forward:
-    """Records a forward pass."""
+    """Records a forward pass.
 
+    Args:
+        rope: how its attention rotates queries and keys.
+    """
+
+    rope: Rope
     values: list[Value] = field(default_factory=list)
 
     def _new(self, value: Value) -> Value:
@@ -64,12 +73,12 @@ class Forward:
         return self._new(Value("embedding", (), table.cols, weight=table))
 
     def rms_norm(self, x: Value, weight: FloatArray, eps: float) -> Value:
-        """x / sqrt(mean(x^2) + eps) * weight, row by row."""
+        """x / sqrt(mean(x^2) + eps) * weight, for each row or, with fewer weights, each stretch of so many values."""
         return self._new(Value("rms_norm", (x,), x.width, x.single, norm=weight, scale=eps))
 
-    def linear(self, x: Value, weight: Matrix) -> Value:
-        """x W^T: (n, weight.rows)."""
-        return self._new(Value("linear", (x,), weight.rows, x.single, weight=weight))
+    def linear(self, x: Value, weight: Matrix, bias: FloatArray | None = None) -> Value:
+        """x W^T (+ bias): (n, weight.rows)."""
+        return self._new(Value("linear", (x,), weight.rows, x.single, weight=weight, bias=bias))
 
     def swiglu(self, gate: Value, up: Value) -> Value:
         """silu(gate) * up."""
@@ -97,7 +106,7 @@ def plan(forward: Forward) -> list[Step]:
     """The steps that compute every value of a recorded pass, in order.
 
     Raises:
-        ValueError: a norm, SwiGLU or sum stands where no product can take it along.
+        ValueError: a norm, SwiGLU or sum stands where no other step can take it along.
     """
     users: Counter[int] = Counter(id(i) for v in forward.values for i in v.inputs)
     sums = {id(v.inputs[0]): v for v in forward.values if v.op == "add"}
@@ -107,7 +116,8 @@ def plan(forward: Forward) -> list[Step]:
         if value.op == "embedding":
             steps.append(Step("embedding", [], [value], [value]))
         elif value.op == "attention":
-            steps.append(Step("attention", [_source(i) for i in value.inputs], [value], [value]))
+            steps.append(_attention_step(value))
+            absorbed.update(id(v) for v in value.inputs)
         elif value.op == "linear":
             total = sums.get(id(value))
             if total is not None and users[id(value)] != 1:
@@ -116,8 +126,23 @@ def plan(forward: Forward) -> list[Step]:
             absorbed.update(id(v) for v in (value.inputs[0], total) if v is not None)
     for value in forward.values:
         if value.op in ("rms_norm", "swiglu", "add") and id(value) not in absorbed:
-            raise ValueError(f"no product takes this {value.op} along")
+            raise ValueError(f"no step takes this {value.op} along")
     return steps
+
+
+def _attention_step(value: Value) -> Step:
+    q, k, v = value.inputs
+    head_size = value.width // value.n_head
+    q_norm, k_norm = (x if x.op == "rms_norm" else None for x in (q, k))
+    for norm in (q_norm, k_norm):
+        if norm is not None and (_weights_of(norm) != head_size or norm.scale != (q_norm or norm).scale):
+            raise ValueError("attention norms heads, queries as keys")
+    reads = [_source(x.inputs[0] if x.op == "rms_norm" else x) for x in (q, k, v)]
+    return Step("attention", reads, [value], [value], q_norm=q_norm, k_norm=k_norm)
+
+
+def _weights_of(norm: Value) -> int:
+    return 0 if norm.norm is None else norm.norm.size
 
 
 def _add_linear(steps: list[Step], product: Value, total: Value | None) -> None:
@@ -129,6 +154,8 @@ def _add_linear(steps: list[Step], product: Value, total: Value | None) -> None:
         return
     step = Step("linear", [], [total or product], [product])
     if x.op == "rms_norm":
+        if _weights_of(x) != x.width:
+            raise ValueError("a product norms rows, not heads")
         step.norm = x
         x = x.inputs[0]
     elif x.op == "swiglu":
@@ -172,12 +199,19 @@ def _emit(graph: Graph, step: Step, buffers: dict[int, int]) -> None:
         graph.embed(node.weight, at(node))
     elif step.op == "attention":
         q, k, v = step.reads
-        graph.attention(node.layer, at(q), at(k), at(v), at(node), node.n_head, node.scale)
+        norm = step.q_norm or step.k_norm
+        graph.attention(
+            *(node.layer, at(q), at(k), at(v), at(node), node.n_head, node.scale),
+            q_norm=step.q_norm.norm if step.q_norm else None,
+            k_norm=step.k_norm.norm if step.k_norm else None,
+            norm_eps=norm.scale if norm else 0.0,
+        )
     else:
         graph.linear(
             at(step.reads[0]),
             [n.weight for n in step.nodes if n.weight is not None],
             [at(v) for v in step.writes],
+            biases=[n.bias for n in step.nodes],
             norm_weight=step.norm.norm if step.norm else None,
             norm_eps=step.norm.scale if step.norm else 0.0,
             up=at(step.up),

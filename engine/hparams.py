@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from engine.errors import InvalidModelFile, UnplayableModel
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """How rotary angles are made and stretched; see engine/kernels/rope.h."""
+
+    freq_base: float = 10000.0
+    freq_scale: float = 1.0
+    yarn: bool = False
+    n_ctx_orig: int = 0
+    attn_factor: float = 1.0
 
 
 class Header:
@@ -37,6 +49,17 @@ class Header:
             raise self._missing(name, "a positive integer")
         return value
 
+    def integer_of_layers(self, name: str, n_layer: int, default: int | None = None) -> int:
+        """A positive integer, alone or once for each layer."""
+        value = self._get(name)
+        if not isinstance(value, np.ndarray):
+            return self.integer(name, default)
+        if value.size != n_layer or not np.issubdtype(value.dtype, np.integer) or not 0 < int(value[0]) < 2**31:
+            raise self._missing(name, f"a positive integer or {n_layer} of them")
+        if (value != value[0]).any():
+            raise UnplayableModel(f"{self._architecture}.{name} is not the same for all layers, which is not played")
+        return int(value[0])
+
     def number(self, name: str, default: float | None = None) -> float:
         """A finite number."""
         value = self._get(name)
@@ -52,21 +75,37 @@ class Header:
         if isinstance(value, np.ndarray) or value:
             raise UnplayableModel(f"{self._architecture}.{name} is set: {why}, which is not played")
 
-    def rope_scale(self) -> float:
-        """The factor on rotary angles: 1 / `rope.scaling.factor` for linear scaling, else 1 (llama-model.cpp)."""
+    def require(self, name: str, wanted: int, why: str, default: int | None = None) -> None:
+        """Raises UnplayableModel if the key, or the default where it is missing, is another value."""
+        value = self._get(name)
+        value = default if value is None else value
+        if value is not None and (type(value) is not type(wanted) or value != wanted):
+            raise UnplayableModel(f"{self._architecture}.{name} is {value}, not {wanted}: {why}")
+
+    def rope_scaling(self) -> RopeScaling:
+        """How rotary angles are stretched, by the defaults of llama-model.cpp and llama-context.cpp."""
         kind = self._get("rope.scaling.type")
-        if kind is not None and not (isinstance(kind, str) and kind in ("none", "linear")):
+        if kind is not None and not (isinstance(kind, str) and kind in ("none", "linear", "yarn")):
             raise UnplayableModel(f"{self._architecture}.rope.scaling.type is {kind!r}, which is not played")
         factor = self.number("rope.scaling.factor", self.number("rope.scale_linear", 0.0))
-        if factor == 0.0 or kind == "none":
-            return 1.0
-        return float(np.float32(1.0) / np.float32(factor))
+        freq_base = self.number("rope.freq_base", 10000.0)
+        for name, value in (("freq_base", freq_base), ("scaling.factor", factor if kind == "yarn" else 0.0)):
+            if value < 0.0:
+                raise UnplayableModel(f"{self._architecture}.rope.{name} is {value}, not positive")
+        stretched = factor != 0.0 and kind != "none"
+        n_ctx_train = self.integer("context_length")
+        unstated = self._get("rope.scaling.original_context_length") == 0
+        return RopeScaling(
+            freq_base=freq_base,
+            freq_scale=float(np.float32(1.0) / np.float32(factor)) if stretched else 1.0,
+            yarn=kind == "yarn",
+            n_ctx_orig=n_ctx_train if unstated else self.integer("rope.scaling.original_context_length", n_ctx_train),
+            attn_factor=self.number("rope.scaling.attn_factor", 1.0),
+        )
 
     @property
     def n_vocab(self) -> int:
-        """Tokens of the vocabulary."""
-        if self._get("vocab_size") is not None:
-            return self.integer("vocab_size")
+        """Tokens of the vocabulary; as llama.cpp, whatever `vocab_size` says."""
         tokens = self._metadata.get("tokenizer.ggml.tokens")
         if not isinstance(tokens, list):
             raise InvalidModelFile("tokenizer.ggml.tokens is missing or no array of strings")

@@ -13,18 +13,19 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.architectures import llama
+from engine.architectures import llama, qwen2, qwen3
+from engine.architectures.transformer import TransformerConfig
 from engine.chat_template import ChatTemplate
 from engine.errors import EngineError, InvalidModelFile, InvalidRequest, UnplayableModel
 from engine.gguf import GGUFFile, GGUFHeader
 from engine.graph import Forward, build, plan
 from engine.hparams import Header
-from engine.kernels import Graph
+from engine.kernels import Graph, Rope
 from engine.tokenizer import Tokenizer
 from engine.weights import HeaderWeights, Weights
 
 CACHE_TYPES: Final = ("f16",)
-HEAD_SIZES: Final = (32, 64, 96, 128, 256)
+MAX_HEAD_SIZE: Final = 512
 MAX_LAYERS: Final = 512  # the reference's bound
 _CELLS: Final = 256  # llama.cpp rounds a context up to so many cells
 
@@ -34,12 +35,12 @@ class Architecture:
     """A model family: its name in the header, how its keys are read, and its forward pass."""
 
     name: str
-    read_config: Callable[[Header], llama.LlamaConfig]
-    forward: Callable[[llama.LlamaConfig, Weights], Forward]
+    read_config: Callable[[Header], TransformerConfig]
+    forward: Callable[[TransformerConfig, Weights], Forward]
 
 
 _ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
-    {llama.NAME: Architecture(llama.NAME, llama.LlamaConfig.from_header, llama.forward)}
+    {family.NAME: Architecture(family.NAME, family.read_config, family.forward) for family in (llama, qwen2, qwen3)}
 )
 
 
@@ -74,7 +75,7 @@ class CheckedHeader:
     """What a header that is played means: everything of a model but its weights."""
 
     architecture: Architecture
-    config: llama.LlamaConfig
+    config: TransformerConfig
     tokenizer: Tokenizer
     template: ChatTemplate
 
@@ -97,15 +98,12 @@ def check_header(header: GGUFHeader, options: ModelOptions) -> CheckedHeader:
     with problems.kept():
         tokenizer = Tokenizer.from_gguf(header.metadata)
         template = ChatTemplate.from_gguf(header.metadata, tokenizer)
-    if config and tokenizer and tokenizer.n_vocab != config.n_vocab:
-        problems.add([f"the vocabulary has {tokenizer.n_vocab} tokens, the model {config.n_vocab}"])
     problems.add(_unplayed_options(options))
     misfits = list(_misfits(config)) if config else []
     problems.add(misfits)
     weights = HeaderWeights(header.tensors)
     if architecture and config and not misfits:
         architecture.forward(config, weights)
-        _rope_factors(weights, config.n_rot)
         problems.add(weights.problems())
     else:
         problems.add(weights.unplayed_types())
@@ -165,8 +163,9 @@ class Model:
         self.n_params = sum(int(np.prod(t.shape)) for t in file.tensors.values())
         self.size = sum(t.nbytes for t in file.tensors.values())
         weights = Weights(file)
-        steps = plan(checked.architecture.forward(config, weights))
-        self._graph = _graph(config, options, cells, _rope_factors(weights, config.n_rot))
+        forward = checked.architecture.forward(config, weights)
+        steps = plan(forward)
+        self._graph = _graph(config, options, cells, forward.rope)
         weights.pack()
         self._logits = build(self._graph, steps)
         file.check_intact()
@@ -232,16 +231,14 @@ def _architecture(metadata: Mapping[str, Any]) -> Architecture:
     return found
 
 
-def _misfits(config: llama.LlamaConfig) -> Iterator[str]:
+def _misfits(config: TransformerConfig) -> Iterator[str]:
     """Which sizes do not fit the kernels or each other."""
     if config.n_layer > MAX_LAYERS:
         yield f"the model has {config.n_layer} layers, more than {MAX_LAYERS}"
-    if config.head_size not in HEAD_SIZES:
+    if config.head_size % 8 or not 0 < config.head_size <= MAX_HEAD_SIZE:
         yield f"attention heads have {config.head_size} dimensions, which is not played"
     if config.n_head % config.n_head_kv:
         yield f"{config.n_head} heads do not share {config.n_head_kv} key/value heads evenly"
-    if config.n_rot > config.head_size or config.n_rot % 2:
-        yield f"{config.n_rot} rotary dimensions do not fit a head of {config.head_size}"
 
 
 def _unplayed_options(options: ModelOptions) -> Iterator[str]:
@@ -250,7 +247,7 @@ def _unplayed_options(options: ModelOptions) -> Iterator[str]:
             yield f"the KV cache type {getattr(options, name)!r} is not played"
 
 
-def _graph(config: llama.LlamaConfig, options: ModelOptions, cells: int, rope_factors: list[float]) -> Graph:
+def _graph(config: TransformerConfig, options: ModelOptions, cells: int, rope: Rope) -> Graph:
     try:
         return Graph(
             options.isa,
@@ -260,17 +257,7 @@ def _graph(config: llama.LlamaConfig, options: ModelOptions, cells: int, rope_fa
             config.n_layer,
             config.n_head_kv,
             config.head_size,
-            config.n_rot,
-            config.rope_freq_base,
-            config.rope_freq_scale,
-            config.rope_neox,
-            rope_factors,
+            rope,
         )
     except RuntimeError as error:  # the system starts no more threads
         raise EngineError(f"{options.n_threads} threads cannot be started: {error}") from error
-
-
-def _rope_factors(weights: Weights, n_rot: int) -> list[float]:
-    """Divisors of the rotary angles (Llama 3's long context), a pair each; empty when the file has none."""
-    name = "rope_freqs.weight"
-    return [float(x) for x in weights.vector(name, n_rot // 2)] if name in weights else []

@@ -80,6 +80,10 @@ class Weights:
             raise UnplayableModel(f"tensor {name} {why}")
         return self._file.data(name).view(np.float32)
 
+    def optional_vector(self, name: str, n: int) -> npt.NDArray[np.float32] | None:
+        """A vector of n floats, or None if the file does not have it."""
+        return self.vector(name, n) if name in self else None
+
     def pack(self) -> None:
         """Copies the matrices handed out so far into the order the kernels read them in, where that pays for itself,
         and gives the pages of the map back that were read for it."""

@@ -179,11 +179,11 @@ _REFUSED = """
 --rope-scale =N | LLAMA_ARG_ROPE_SCALE | 1 1.0 | RoPE is as in the model file
 --rope-freq-base =N | LLAMA_ARG_ROPE_FREQ_BASE | | RoPE is as in the model file
 --rope-freq-scale =N | LLAMA_ARG_ROPE_FREQ_SCALE | 1 1.0 | RoPE is as in the model file
---yarn-orig-ctx =N | LLAMA_ARG_YARN_ORIG_CTX | 0 | YaRN is not built
---yarn-ext-factor =N | LLAMA_ARG_YARN_EXT_FACTOR | -1 -1.0 | YaRN is not built
---yarn-attn-factor =N | LLAMA_ARG_YARN_ATTN_FACTOR | -1 -1.0 | YaRN is not built
---yarn-beta-slow =N | LLAMA_ARG_YARN_BETA_SLOW | -1 -1.0 | YaRN is not built
---yarn-beta-fast =N | LLAMA_ARG_YARN_BETA_FAST | -1 -1.0 | YaRN is not built
+--yarn-orig-ctx =N | LLAMA_ARG_YARN_ORIG_CTX | 0 | YaRN is as in the model file
+--yarn-ext-factor =N | LLAMA_ARG_YARN_EXT_FACTOR | -1 -1.0 | YaRN is as in the model file
+--yarn-attn-factor =N | LLAMA_ARG_YARN_ATTN_FACTOR | -1 -1.0 | YaRN is as in the model file
+--yarn-beta-slow =N | LLAMA_ARG_YARN_BETA_SLOW | -1 -1.0 | YaRN is as in the model file
+--yarn-beta-fast =N | LLAMA_ARG_YARN_BETA_FAST | -1 -1.0 | YaRN is as in the model file
 --rpc =SERVERS | LLAMA_ARG_RPC | | nothing is computed elsewhere
 -dev --device =LIST | LLAMA_ARG_DEVICE | none | the CPU is the only device
 --list-devices | | | the CPU is the only device

@@ -99,6 +99,24 @@ class Matrix:
     @property
     def cols(self) -> int: ...
 
+class Rope:
+    """How queries and keys are rotated; see rope.h for each argument."""
+
+    def __init__(
+        self,
+        *,
+        n_rot: int,
+        neox: bool = False,
+        freq_base: float = 10000.0,
+        freq_scale: float = 1.0,
+        yarn: bool = False,
+        n_ctx_orig: int = 0,
+        attn_factor: float = 1.0,
+        freq_factors: Sequence[float] = (),
+    ) -> None: ...
+    def table(self, n: int) -> NDArray[np.float32]:
+        """Cosine, sine, cosine, ... of every pair at positions 0 to n - 1: (n, n_rot)."""
+
 class Graph:
     """Steps over row buffers; see graph.h for each argument."""
 
@@ -111,11 +129,7 @@ class Graph:
         n_layer: int,
         n_head_kv: int,
         head_size: int,
-        n_rot: int,
-        freq_base: float,
-        freq_scale: float,
-        neox: bool,
-        freq_factors: list[float],
+        rope: Rope,
     ) -> None: ...
     def buffer(self, width: int, single: bool) -> int: ...
     def embed(self, table: Matrix, output: int) -> None: ...
@@ -125,13 +139,27 @@ class Graph:
         weights: list[Matrix],
         outputs: list[int],
         *,
+        biases: Sequence[NDArray[np.float32] | None] = (),
         norm_weight: NDArray[np.float32] | None = None,
         norm_eps: float = 0.0,
         up: int = -1,
         residual: int = -1,
         last_row: bool = False,
     ) -> None: ...
-    def attention(self, layer: int, q: int, k: int, v: int, output: int, n_head: int, scale: float) -> None: ...
+    def attention(
+        self,
+        layer: int,
+        q: int,
+        k: int,
+        v: int,
+        output: int,
+        n_head: int,
+        scale: float,
+        *,
+        q_norm: NDArray[np.float32] | None = None,
+        k_norm: NDArray[np.float32] | None = None,
+        norm_eps: float = 0.0,
+    ) -> None: ...
     def evaluate(self, tokens: NDArray[np.int32], position: int, output: bool) -> None: ...
     def row(self, buffer: int, i: int) -> NDArray[np.float32]: ...
 

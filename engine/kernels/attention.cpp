@@ -18,24 +18,46 @@ struct Running {
     float sum = 0.0f;
 };
 
+// A head of `Vectors` vectors, known when compiled, for the usual sizes; of any number of them for 0.
+template <int Vectors>
+struct Head {
+    static constexpr int kMost = Vectors != 0 ? Vectors : 64;
+    int64_t asked;
+    int vectors() const { return Vectors != 0 ? Vectors : static_cast<int>(asked / 8); }
+    int64_t size() const { return Vectors != 0 ? Vectors * 8 : asked; }
+};
+
+// Adds the dimensions from `first` on to a dot product, as ggml those past the last whole 32: in double, in order.
+float score_rest(float sum, const uint16_t* key, const float* query, int64_t first, int64_t size) {
+    double total = static_cast<double>(sum);
+    for (int64_t d = first; d < size; ++d) total += static_cast<double>(f16_to_f32(key[d]) * query[d]);
+    return static_cast<float>(total);
+}
+
 // The scores of `count` (at most kStretch) positions for each of `heads` queries that share the keys.
 template <int Vectors>
-void score(const uint16_t* keys, const float* queries, int64_t heads, int64_t count, float scale, float* scores) {
-    constexpr int64_t head = Vectors * 8;
+void score(Head<Vectors> of, const uint16_t* keys, const float* queries, int64_t heads, int64_t count, float scale,
+           float* scores) {
+    const int64_t head = of.size();
+    const int whole = of.vectors() & ~3;
     alignas(32) float sums[kGroup][4][8];
     for (int64_t i = 0; i < count; ++i) {
-        F8 key[Vectors];
-        for (int j = 0; j < Vectors; ++j) key[j] = load8_f16(keys + i * head + 8 * j);
+        F8 key[Head<Vectors>::kMost];
+        for (int j = 0; j < whole; ++j) key[j] = load8_f16(keys + i * head + 8 * j);
         for (int64_t h = 0; h < heads; ++h) {
             F8 acc[4];
             for (F8& a : acc) a = zero8();
-            for (int j = 0; j < Vectors; ++j) acc[j & 3] = fma8(key[j], load8(queries + h * head + 8 * j), acc[j & 3]);
+            for (int j = 0; j < whole; ++j) acc[j & 3] = fma8(key[j], load8(queries + h * head + 8 * j), acc[j & 3]);
             store8(sums[h][i & 3], add8(add8(acc[0], acc[2]), add8(acc[1], acc[3])));
         }
         if ((i & 3) != 3 && i != count - 1) continue;
         for (int64_t h = 0; h < heads; ++h) {
-            float* out = scores + h * kStretch + (i & ~int64_t{3});
-            for (int64_t j = 0; j <= (i & 3); ++j) out[j] = sum_lanes_hadd(load8(sums[h][j])) * scale;
+            const int64_t first = i & ~int64_t{3};
+            for (int64_t j = first; j <= i; ++j) {
+                float sum = sum_lanes_hadd(load8(sums[h][j - first]));
+                if (whole * 8 != head) sum = score_rest(sum, keys + j * head, queries + h * head, whole * 8, head);
+                scores[h * kStretch + j] = sum * scale;
+            }
         }
     }
 }
@@ -60,40 +82,43 @@ void weigh(float* scores, float* rescale, int64_t count, Running& running) {
 
 // values = values * rescale + row * weight over the stretch, every step rounded to half precision.
 template <int Vectors>
-void gather(const float* rows, const float* weights, const float* rescale, int64_t count, float* values) {
-    F8 sum[Vectors];
-    for (int j = 0; j < Vectors; ++j) sum[j] = load8(values + 8 * j);
+void gather(Head<Vectors> of, const float* rows, const float* weights, const float* rescale, int64_t count,
+            float* values) {
+    const int vectors = of.vectors();
+    F8 sum[Head<Vectors>::kMost];
+    for (int j = 0; j < vectors; ++j) sum[j] = load8(values + 8 * j);
     for (int64_t i = 0; i < count; ++i) {
         if (rescale[i] != 1.0f) {
-            for (F8& s : sum) s = round_f16(mul8(s, set8(rescale[i])));
+            for (int j = 0; j < vectors; ++j) sum[j] = round_f16(mul8(sum[j], set8(rescale[i])));
         }
         const F8 w = set8(weights[i]);
-        for (int j = 0; j < Vectors; ++j) {
-            sum[j] = round_f16(fma8(load8(rows + i * Vectors * 8 + 8 * j), w, sum[j]));
+        for (int j = 0; j < vectors; ++j) {
+            sum[j] = round_f16(fma8(load8(rows + i * of.size() + 8 * j), w, sum[j]));
         }
     }
-    for (int j = 0; j < Vectors; ++j) store8(values + 8 * j, sum[j]);
+    for (int j = 0; j < vectors; ++j) store8(values + 8 * j, sum[j]);
 }
 
 template <int Vectors>
 void attend_heads_t(const HeadCache& cache, const float* q, int64_t heads, float scale, int64_t first, int64_t last,
                     Partial* out) {
-    constexpr int64_t head = Vectors * 8;
-    alignas(32) float queries[kGroup * head];
-    alignas(32) float rows[kStretch * head];
+    const Head<Vectors> of{cache.head};
+    const int64_t head = of.size();
+    alignas(32) float queries[kGroup * Head<Vectors>::kMost * 8];
+    alignas(32) float rows[kStretch * Head<Vectors>::kMost * 8];
     alignas(32) float scores[kGroup * kStretch];
     float rescale[kStretch];
     Running running[kGroup];
     for (int64_t i = 0; i < heads * head; i += 8) store8(queries + i, round_f16(load8(q + i)));
-    for (int64_t h = 0; h < heads; ++h) std::memset(out[h].values, 0, head * sizeof(float));
+    for (int64_t h = 0; h < heads; ++h) std::memset(out[h].values, 0, static_cast<size_t>(head) * sizeof(float));
     for (int64_t start = first; start < last; start += kStretch) {
         const int64_t count = last - start < kStretch ? last - start : kStretch;
-        score<Vectors>(cache.k + start * head, queries, heads, count, scale, scores);
+        score(of, cache.k + start * head, queries, heads, count, scale, scores);
         const uint16_t* v = cache.v + start * head;
         for (int64_t i = 0; i < count * head; i += 8) store8(rows + i, load8_f16(v + i));
         for (int64_t h = 0; h < heads; ++h) {
             weigh(scores + h * kStretch, rescale, count, running[h]);
-            gather<Vectors>(rows, scores + h * kStretch, rescale, count, out[h].values);
+            gather(of, rows, scores + h * kStretch, rescale, count, out[h].values);
         }
     }
     for (int64_t h = 0; h < heads; ++h) {
@@ -130,15 +155,20 @@ void gemm_block(float* c, int64_t ldc, const float* a, int64_t lda, const float*
     }
 }
 
-// C[m x n] += A[m x k] B[k x n], n a multiple of 16.
+// C[m x n] += A[m x k] B[k x n], n a multiple of 8.
 void gemm(float* c, int64_t ldc, const float* a, int64_t lda, const float* b, int64_t ldb, int64_t m, int64_t k,
           int64_t n) {
-    for (int64_t j = 0; j < n; j += 16) {
+    int64_t j = 0;
+    for (; j + 16 <= n; j += 16) {
         int64_t i = 0;
         for (; i + 6 <= m; i += 6) gemm_block<6, 2>(c + i * ldc + j, ldc, a + i * lda, lda, b + j, ldb, k);
         for (; i + 2 <= m; i += 2) gemm_block<2, 2>(c + i * ldc + j, ldc, a + i * lda, lda, b + j, ldb, k);
         for (; i < m; ++i) gemm_block<1, 2>(c + i * ldc + j, ldc, a + i * lda, lda, b + j, ldb, k);
     }
+    if (j == n) return;
+    int64_t i = 0;
+    for (; i + 6 <= m; i += 6) gemm_block<6, 1>(c + i * ldc + j, ldc, a + i * lda, lda, b + j, ldb, k);
+    for (; i < m; ++i) gemm_block<1, 1>(c + i * ldc + j, ldc, a + i * lda, lda, b + j, ldb, k);
 }
 
 // Keys of one tile as columns, values as rows, both in floats; positions past `count` are zero.
@@ -194,7 +224,8 @@ void attend_heads(const HeadCache& cache, const float* q, int64_t heads, float s
             case 64: attend_heads_t<8>(cache, q, group, scale, first, last, out); break;
             case 96: attend_heads_t<12>(cache, q, group, scale, first, last, out); break;
             case 128: attend_heads_t<16>(cache, q, group, scale, first, last, out); break;
-            default: attend_heads_t<32>(cache, q, group, scale, first, last, out); break;
+            case 256: attend_heads_t<32>(cache, q, group, scale, first, last, out); break;
+            default: attend_heads_t<0>(cache, q, group, scale, first, last, out); break;
         }
     }
 }

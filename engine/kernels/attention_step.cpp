@@ -21,24 +21,27 @@ HeadCache Graph::Attention::cache_of(Graph& graph, int64_t head) const {
     return {cache.k(spec.layer, kv), cache.v(spec.layer, kv), cache.head()};
 }
 
-// Rotates the new queries and keys, and writes the new keys and values into the cache.
+// Norms and rotates the new queries and keys, and writes the new keys and values into the cache.
 void Graph::Attention::store(Graph& graph, const Batch& batch, int thread) {
     KvCache& cache = graph.cache_;
     const int64_t size = cache.head();
     const int64_t heads = spec.n_head + 2 * cache.n_head_kv();
+    const auto turn = [&](float* x, const float* norm, int64_t i) {
+        if (norm) graph.kernels_->rms_norm(x, norm, x, size, spec.norm_eps);
+        graph.kernels_->rotate(x, graph.rope_row(i), graph.rope_.n_rot(), graph.rope_.neox());
+    };
     for (int64_t item = thread; item < batch.n * heads; item += graph.pool_.size()) {
         const int64_t i = item / heads;
         const int64_t position = batch.position + i;
         int64_t head = item % heads;
         if (head < spec.n_head) {
-            graph.kernels_->rotate(graph.at(spec.q).row(i) + head * size, graph.rope_row(i), graph.rope_.n_rot,
-                                   graph.rope_.neox);
+            turn(graph.at(spec.q).row(i) + head * size, spec.q_norm, i);
             continue;
         }
         head -= spec.n_head;
         if (head < cache.n_head_kv()) {
             float* k = graph.at(spec.k).row(i) + head * size;
-            graph.kernels_->rotate(k, graph.rope_row(i), graph.rope_.n_rot, graph.rope_.neox);
+            turn(k, spec.k_norm, i);
             graph.kernels_->store_f16(k, cache.k(spec.layer, head) + position * size, size);
             continue;
         }

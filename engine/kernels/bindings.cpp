@@ -284,27 +284,61 @@ void bind_matrix(nb::module_ & m) {
 void bind_graph(nb::module_ & m) {
     using bankml::Graph;
     using bankml::Matrix;
+    using bankml::RopeSpec;
+    nb::class_<RopeSpec>(m, "Rope")
+        .def(
+            "__init__",
+            [](RopeSpec * self, int64_t n_rot, bool neox, float freq_base, float freq_scale, bool yarn,
+               int64_t n_ctx_orig, float attn_factor, std::vector<float> freq_factors) {
+                if (n_rot < 0 || n_rot % 2 != 0) throw nb::value_error("dimensions turn in pairs");
+                if (!freq_factors.empty() && static_cast<int64_t>(freq_factors.size()) != n_rot / 2) {
+                    throw nb::value_error("one factor a pair is needed");
+                }
+                new (self) RopeSpec{n_rot,      neox,        freq_base, freq_scale, yarn,
+                                    n_ctx_orig, attn_factor, std::move(freq_factors)};
+            },
+            nb::kw_only(), nb::arg("n_rot"), nb::arg("neox") = false, nb::arg("freq_base") = 10000.0f,
+            nb::arg("freq_scale") = 1.0f, nb::arg("yarn") = false, nb::arg("n_ctx_orig") = 0,
+            nb::arg("attn_factor") = 1.0f, nb::arg("freq_factors") = std::vector<float>())
+        .def(
+            "table",
+            [](const RopeSpec & spec, int64_t n) {
+                float * rows = new float[static_cast<size_t>(n * spec.n_rot)];
+                const nb::capsule owner(rows, [](void * p) noexcept { delete[] static_cast<float *>(p); });
+                const bankml::Rope rope(spec);
+                for (int64_t i = 0; i < n; ++i) rope.fill(i, rows + i * spec.n_rot);
+                return nb::ndarray<nb::numpy, float, nb::ndim<2>>(
+                    rows, {static_cast<size_t>(n), static_cast<size_t>(spec.n_rot)}, owner);
+            },
+            nb::arg("n"));
     nb::class_<Graph>(m, "Graph")
         .def(
             "__init__",
             [](Graph * self, const std::string & isa, int n_threads, int64_t n_rows, int64_t n_ctx, int64_t n_layer,
-               int64_t n_head_kv, int64_t head_size, int64_t n_rot, float freq_base, float freq_scale, bool neox,
-               std::vector<float> freq_factors) {
+               int64_t n_head_kv, int64_t head_size, const bankml::RopeSpec & rope) {
                 new (self) Graph(kernels_for(isa), n_threads, n_rows,
-                                 bankml::KvCache(n_layer, n_head_kv, head_size, n_ctx),
-                                 bankml::Rope{n_rot, freq_base, freq_scale, neox, std::move(freq_factors)});
+                                 bankml::KvCache(n_layer, n_head_kv, head_size, n_ctx), bankml::Rope(rope));
             },
             nb::arg("isa"), nb::arg("n_threads"), nb::arg("n_rows"), nb::arg("n_ctx"), nb::arg("n_layer"),
-            nb::arg("n_head_kv"), nb::arg("head_size"), nb::arg("n_rot"), nb::arg("freq_base"), nb::arg("freq_scale"),
-            nb::arg("neox"), nb::arg("freq_factors"))
+            nb::arg("n_head_kv"), nb::arg("head_size"), nb::arg("rope"))
         .def("buffer", &Graph::buffer, nb::arg("width"), nb::arg("single"))
         .def("embed", &Graph::embed, nb::arg("table"), nb::arg("output"), nb::keep_alive<1, 2>())
         .def(
             "linear",
             [](Graph & graph, int input, std::vector<Matrix> weights, std::vector<int> outputs,
-               const std::optional<Floats> & norm_weight, float norm_eps, int up, int residual, bool last_row) {
+               const std::vector<std::optional<Floats>> & biases, const std::optional<Floats> & norm_weight,
+               float norm_eps, int up, int residual, bool last_row) {
                 bankml::LinearSpec spec;
                 spec.input = input;
+                spec.biases.resize(weights.size());
+                for (size_t i = 0; i < biases.size(); ++i) {
+                    if (!biases[i]) continue;
+                    const float * values = biases[i]->data();
+                    if (static_cast<int64_t>(biases[i]->size()) != weights.at(i).rows) {
+                        throw nb::value_error("a bias has a value a row of its weight");
+                    }
+                    spec.biases[i].assign(values, values + biases[i]->size());
+                }
                 spec.weights = std::move(weights);
                 spec.outputs = std::move(outputs);
                 if (norm_weight) {
@@ -320,15 +354,18 @@ void bind_graph(nb::module_ & m) {
                 graph.linear(spec);
             },
             nb::arg("input"), nb::arg("weights"), nb::arg("outputs"), nb::kw_only(),
-            nb::arg("norm_weight") = nb::none(), nb::arg("norm_eps") = 0.0f, nb::arg("up") = -1,
-            nb::arg("residual") = -1, nb::arg("last_row") = false, nb::keep_alive<1, 3>(), nb::keep_alive<1, 5>())
+            nb::arg("biases") = std::vector<std::optional<Floats>>(), nb::arg("norm_weight") = nb::none(), nb::arg("norm_eps") = 0.0f, nb::arg("up") = -1,
+            nb::arg("residual") = -1, nb::arg("last_row") = false, nb::keep_alive<1, 3>(), nb::keep_alive<1, 6>())
         .def(
             "attention",
-            [](Graph & graph, int layer, int q, int k, int v, int output, int64_t n_head, float scale) {
-                graph.attention({layer, q, k, v, output, n_head, scale});
+            [](Graph & graph, int layer, int q, int k, int v, int output, int64_t n_head, float scale,
+               const std::optional<Floats> & q_norm, const std::optional<Floats> & k_norm, float norm_eps) {
+                graph.attention({layer, q, k, v, output, n_head, scale, q_norm ? q_norm->data() : nullptr,
+                                 k_norm ? k_norm->data() : nullptr, norm_eps});
             },
             nb::arg("layer"), nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("output"), nb::arg("n_head"),
-            nb::arg("scale"))
+            nb::arg("scale"), nb::kw_only(), nb::arg("q_norm") = nb::none(), nb::arg("k_norm") = nb::none(),
+            nb::arg("norm_eps") = 0.0f, nb::keep_alive<1, 9>(), nb::keep_alive<1, 10>())
         .def(
             "evaluate",
             [](Graph & graph, const Tokens & tokens, int64_t position, bool output) {

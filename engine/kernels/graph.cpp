@@ -1,7 +1,6 @@
 #include "graph.h"
 
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
 
 #include "steps.h"
@@ -11,7 +10,7 @@ namespace bankml {
 Graph::Graph(const Kernels* kernels, int n_threads, int64_t n_rows, KvCache cache, Rope rope)
     : kernels_(kernels), pool_(n_threads), n_rows_(n_rows), cache_(std::move(cache)), rope_(std::move(rope)),
       scratch_(static_cast<size_t>(n_threads)),
-      rope_table_(static_cast<size_t>(n_rows * rope_.n_rot) * sizeof(float)) {}
+      rope_table_(static_cast<size_t>(n_rows * rope_.n_rot()) * sizeof(float)) {}
 
 Graph::~Graph() = default;
 
@@ -63,19 +62,9 @@ void Graph::attention(const AttentionSpec& spec) {
     steps_.push_back(std::move(step));
 }
 
-// As ggml fills its table: theta is multiplied up from the position, one float rounding a pair.
 void Graph::fill_rope(const Batch& batch, int thread) {
-    const float theta_scale = powf(rope_.freq_base, -2.0f / static_cast<float>(rope_.n_rot));
     for (int64_t i = thread; i < batch.n; i += pool_.size()) {
-        float* row = rope_table_.as<float>() + i * rope_.n_rot;
-        float theta = static_cast<float>(batch.position + i);
-        for (int64_t pair = 0; pair < rope_.n_rot / 2; ++pair) {
-            const float factor = rope_.freq_factors.empty() ? 1.0f : rope_.freq_factors[static_cast<size_t>(pair)];
-            const float angle = rope_.freq_scale * (theta / factor);
-            row[2 * pair] = cosf(angle);
-            row[2 * pair + 1] = sinf(angle);
-            theta *= theta_scale;
-        }
+        rope_.fill(batch.position + i, rope_table_.as<float>() + i * rope_.n_rot());
     }
 }
 

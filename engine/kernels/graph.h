@@ -12,6 +12,7 @@
 #include "kernels.h"
 #include "kv_cache.h"
 #include "pages.h"
+#include "rope.h"
 #include "thread_pool.h"
 
 namespace bankml {
@@ -24,14 +25,6 @@ struct Batch {
     bool output;
 };
 
-struct Rope {
-    int64_t n_rot;
-    float freq_base;
-    float freq_scale;
-    bool neox;
-    std::vector<float> freq_factors;  // n_rot / 2 divisors, or none
-};
-
 // What a product's input goes through first.
 enum class Prologue { None, RmsNorm, SwiGlu };
 
@@ -42,6 +35,7 @@ struct LinearSpec {
     float norm_eps = 0.0f;               // RmsNorm
     int up = -1;                         // SwiGlu: input is the gate, this the other factor
     std::vector<Matrix> weights;         // all of the same number of columns
+    std::vector<std::vector<float>> biases;  // one a weight, empty for none; added before the residual
     std::vector<int> outputs;            // one buffer a weight
     int residual = -1;                   // added to the only output
     bool last_row = false;               // only for the row whose logits are wanted
@@ -52,6 +46,9 @@ struct AttentionSpec {
     int q, k, v, output;  // buffers
     int64_t n_head;
     float scale;
+    const float* q_norm = nullptr;  // weights of a norm of every query head, before it is rotated
+    const float* k_norm = nullptr;  // and of every key head
+    float norm_eps = 0.0f;
 };
 
 class Graph {
@@ -105,7 +102,7 @@ class Graph {
 
     Buffer& at(int buffer) { return buffers_[static_cast<size_t>(buffer)]; }
     void fill_rope(const Batch& batch, int thread);
-    const float* rope_row(int64_t i) const { return rope_table_.as<float>() + i * rope_.n_rot; }
+    const float* rope_row(int64_t i) const { return rope_table_.as<float>() + i * rope_.n_rot(); }
 
     const Kernels* kernels_;
     ThreadPool pool_;

@@ -8,6 +8,16 @@ namespace {
 constexpr int64_t kBatchChunk = 128;   // activation rows whose panels stay in the second-level cache
 constexpr int64_t kRowChunk = 32;      // weight rows taken at once in a product with many rows
 
+// y += bias (+ residual) in columns first..last-1 of n rows, each at a multiple of ld.
+void add_bias(float* y, const float* bias, const float* residual, int64_t ld, int64_t n, int64_t first, int64_t last) {
+    for (int64_t i = 0; i < n; ++i) {
+        float* row = y + i * ld;
+        for (int64_t c = first; c < last; ++c) row[c] += bias[c];
+        if (!residual) continue;
+        for (int64_t c = first; c < last; ++c) row[c] += residual[i * ld + c];
+    }
+}
+
 }  // namespace
 
 void Graph::Embed::run(Graph& graph, const Batch& batch, int thread) {
@@ -51,9 +61,12 @@ void Graph::Linear::run_row(Graph& graph, int64_t i, int thread) {
                 packed = static_cast<int>(kind);
             }
             const int64_t first = (item - passed) * chunk;
+            const int64_t last = std::min(first + chunk, w.rows);
             const float* residual = spec.residual >= 0 ? graph.at(spec.residual).row(i) : nullptr;
             float* y = graph.at(spec.outputs[m]).row(i);
-            graph.kernels_->matvec(w, panel, y, residual, first, std::min(first + chunk, w.rows));
+            const std::vector<float>& bias = spec.biases[m];
+            graph.kernels_->matvec(w, panel, y, bias.empty() ? residual : nullptr, first, last);
+            if (!bias.empty()) add_bias(y, bias.data(), residual, w.rows, 1, first, last);
         }
         passed += items;
     }
@@ -91,10 +104,13 @@ void Graph::Linear::run_rows(Graph& graph, int64_t n, int thread) {
             const int64_t items = ceil_div(w.rows, kRowChunk);
             for (; item < passed + items; item = work.take()) {
                 const int64_t first = (item - passed) * kRowChunk;
+                const int64_t last = std::min(first + kRowChunk, w.rows);
                 float* y = graph.at(spec.outputs[m]).row(first_row);
                 const float* residual = spec.residual >= 0 ? graph.at(spec.residual).row(first_row) : nullptr;
-                graph.kernels_->matmul(w, panels, y, residual, w.rows, rows, first,
-                                       std::min(first + kRowChunk, w.rows), scratch.unpacked.as<uint8_t>());
+                const std::vector<float>& bias = spec.biases[m];
+                graph.kernels_->matmul(w, panels, y, bias.empty() ? residual : nullptr, w.rows, rows, first, last,
+                                       scratch.unpacked.as<uint8_t>());
+                if (!bias.empty()) add_bias(y, bias.data(), residual, w.rows, rows, first, last);
             }
             passed += items;
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.gguf import GGMLType
-from engine.kernels import Arena, Graph, Matrix, isa, multiply, pack
+from engine.kernels import Arena, Graph, Matrix, Rope, isa, multiply, pack
 from testing.oracles.operation_cases import Bytes, Case, Floats
 
 CODE_PATHS = tuple(dict.fromkeys((isa(), "portable")))
@@ -30,7 +30,7 @@ def products(isa: str, case: Case) -> dict[str, Floats]:
 
 def dequantize(isa: str, kind: GGMLType, data: Bytes, rows: int, cols: int) -> Floats:
     """The weights as floats, (rows, cols), as the engine looks up an embedding."""
-    graph = Graph(isa, 1, rows, 256, 1, 1, 32, 32, 10000.0, 1.0, False, [])
+    graph = Graph(isa, 1, rows, 256, 1, 1, 32, Rope(n_rot=32))
     table = matrix(kind, data, rows, cols)
     output = graph.buffer(cols, False)
     graph.embed(table, output)

@@ -1,9 +1,11 @@
-"""What the engine's tests share; being here, it also lets those in the folders below import `gguf_writer`."""
+"""What the engine's tests share; being here, it also lets those in the folders below import `tiny_model`."""
 
 from __future__ import annotations
 
 import pytest
-from gguf_writer import ModelFile, tiny_llama
+from tiny_model import tiny_llama
+
+from testing.gguf_writer import ModelFile
 
 
 @pytest.fixture

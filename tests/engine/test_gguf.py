@@ -12,7 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gguf_writer import (
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.errors import InvalidModelFile, TruncatedModelFile
+from engine.gguf import GGMLType, GGUFFile, read_header
+from testing.gguf_writer import (
     ARRAY,
     BOOL,
     F32,
@@ -33,11 +38,6 @@ from gguf_writer import (
     tensor,
     text,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-from engine.errors import InvalidModelFile, TruncatedModelFile
-from engine.gguf import GGMLType, GGUFFile, read_header
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from engine.gguf import GGMLType
 from engine.graph import Forward, build, plan
-from engine.kernels import Graph, Matrix, isa
+from engine.kernels import Graph, Matrix, Rope, isa
 
 N_EMBD, N_FF, N_VOCAB, N_CTX, N_ROWS = 128, 192, 64, 1024, 80
 
@@ -20,7 +20,7 @@ def weight(rng: np.random.Generator, rows: int, cols: int) -> Matrix:
 def small_model(n_layer: int, head_size: int) -> Forward:
     """A seeded model of the usual shape: grouped-query attention, two query heads to a key/value head."""
     rng = np.random.default_rng(head_size)
-    f = Forward()
+    f = Forward(Rope(n_rot=32))
     n_head = N_EMBD // head_size
     ones = np.ones(N_EMBD, np.float32)
     x = f.embedding(weight(rng, N_VOCAB, N_EMBD))
@@ -44,9 +44,8 @@ class Runner:
 
     def __init__(self, name: str, head_size: int = 64, n_threads: int = 2, neox: bool = False) -> None:
         n_head_kv = N_EMBD // head_size // 2 or 1
-        self.graph = Graph(
-            name, n_threads, N_ROWS, N_CTX, 2, n_head_kv, N_EMBD // 2 // n_head_kv, 32, 10000.0, 1.0, neox, []
-        )
+        rope = Rope(n_rot=32, neox=neox)
+        self.graph = Graph(name, n_threads, N_ROWS, N_CTX, 2, n_head_kv, N_EMBD // 2 // n_head_kv, rope)
         self.output = build(self.graph, plan(small_model(2, head_size)))
 
     def logits(self, tokens: list[int], position: int) -> bytes:
@@ -74,9 +73,9 @@ def test_steps_after_the_last_attention_take_one_row() -> None:
 
 
 def test_a_norm_no_product_takes_along_is_refused() -> None:
-    f = Forward()
+    f = Forward(Rope(n_rot=32))
     f.rms_norm(f.embedding(weight(np.random.default_rng(0), 4, 32)), np.ones(32, np.float32), 1e-5)
-    with pytest.raises(ValueError, match="rms_norm"):
+    with pytest.raises(ValueError, match="no step takes this rms_norm along"):
         plan(f)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine.errors import InvalidModelFile, UnplayableModel
-from engine.hparams import Header
+from engine.hparams import Header, RopeScaling
 
 NO_INTEGERS = [0, -1, 2**31, 2**64 - 1, True, False, 1.0, "1", [], ["1"], np.array([1]), np.array([1, 2])]
 NO_NUMBERS = [math.inf, -math.inf, math.nan, True, False, "1", [], ["1"], np.array([1.0]), np.array([1.0, 2.0])]
@@ -91,30 +91,82 @@ def test_a_feature_that_is_off_or_not_mentioned_is_played(value: Any) -> None:
         ({"rope__scale_linear": 2.0}, 0.5),
         ({"rope__scale_linear": 2.0, "rope__scaling__factor": 4.0}, 0.25),
         ({"rope__scaling__factor": 3.0}, float(np.float32(1) / np.float32(3))),
+        ({"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0}, 0.25),
+        ({"rope__scaling__type": "yarn"}, 1.0),
     ],
 )
 def test_the_rotary_scale_is_one_over_the_factor_in_single_precision(keys: dict[str, Any], scale: float) -> None:
-    assert header(**keys).rope_scale() == scale
+    found = header(context_length=512, **keys).rope_scaling()
+    assert found == RopeScaling(10000.0, scale, keys.get("rope__scaling__type") == "yarn", 512, 1.0)
 
 
-@pytest.mark.parametrize("kind", ["yarn", "longrope", "", 1, True, ["linear"], np.array([1, 2])], ids=repr)
+def test_what_yarn_needs_is_the_headers_or_llama_cpps_default() -> None:
+    stretched = {"context_length": 2048, "rope__scaling__type": "yarn", "rope__scaling__factor": 4.0}
+    stated = {"rope__scaling__original_context_length": 512, "rope__scaling__attn_factor": 1.5, "rope__freq_base": 1e6}
+    assert header(**stretched).rope_scaling() == RopeScaling(10000.0, 0.25, True, 2048, 1.0)
+    assert header(**stretched, **stated).rope_scaling() == RopeScaling(1e6, 0.25, True, 512, 1.5)
+    unstated = {"rope__scaling__original_context_length": 0}
+    assert header(**stretched, **unstated).rope_scaling() == header(**stretched).rope_scaling()
+
+
+@pytest.mark.parametrize("kind", ["longrope", "", 1, True, ["linear"], np.array([1, 2])], ids=repr)
 def test_another_rotary_scaling_is_refused(kind: Any) -> None:
     with pytest.raises(UnplayableModel, match=r"^llama\.rope\.scaling\.type is .* which is not played$"):
-        header(rope__scaling__type=kind).rope_scale()
+        header(context_length=512, rope__scaling__type=kind).rope_scaling()
 
 
-@pytest.mark.parametrize("name", ["rope__scaling__factor", "rope__scale_linear"])
+@pytest.mark.parametrize("name", ["factor", "attn_factor"])
 def test_a_rotary_factor_that_is_no_number_is_refused(name: str) -> None:
     with pytest.raises(UnplayableModel, match=r"is not a number$"):
-        header(**{name: math.nan}).rope_scale()
+        header(context_length=512, **{"rope__scaling__" + name: math.nan}).rope_scaling()
 
 
-def test_the_vocabulary_has_the_stated_size_or_as_many_tokens_as_are_listed() -> None:
+@pytest.mark.parametrize("name", ["freq_base", "scaling__factor"])
+def test_rotary_angles_that_would_not_be_numbers_are_refused(name: str) -> None:
+    with pytest.raises(UnplayableModel, match=r"is -2\.0, not positive$"):
+        header(context_length=512, rope__scaling__type="yarn", **{"rope__" + name: -2.0}).rope_scaling()
+
+
+@pytest.mark.parametrize("value", [3, np.array([3, 3]), np.array([3, 3], np.uint32)], ids=repr)
+def test_what_may_differ_by_layer_is_one_integer_or_the_same_for_every_layer(value: Any) -> None:
+    assert header(a=value).integer_of_layers("a", 2) == 3
+    assert header().integer_of_layers("a", 2, 7) == 7
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (np.array([3, 4]), "is not the same for all layers, which is not played"),
+        (np.array([3]), "is not a positive integer or 2 of them"),
+        (np.array([3, 3, 3]), "is not a positive integer or 2 of them"),
+        (np.array([3.0, 3.0]), "is not a positive integer or 2 of them"),
+        (np.array([0, 0]), "is not a positive integer or 2 of them"),
+        (np.array([], np.int32), "is not a positive integer or 2 of them"),
+        (3.0, "is not a positive integer"),
+        (None, "is not a positive integer"),
+    ],
+    ids=repr,
+)
+def test_what_differs_by_layer_is_refused(value: Any, reason: str) -> None:
+    keys = {} if value is None else {"a": value}
+    with pytest.raises(UnplayableModel, match=rf"^llama\.a {reason}$"):
+        header(**keys).integer_of_layers("a", 2)
+
+
+@pytest.mark.parametrize("value", [65, -64, 64.0, "64", [64], np.array([64]), True], ids=repr)
+def test_a_key_that_must_have_one_value_is_refused_with_another(value: Any) -> None:
+    header(a=64).require("a", 64, "it bites")
+    header().require("a", 64, "it bites")
+    with pytest.raises(UnplayableModel, match=r"^llama\.a is .*, not 64: it bites$"):
+        header(a=value).require("a", 64, "it bites")
+    with pytest.raises(UnplayableModel, match=r"^llama\.a is 32, not 64: it bites$"):
+        header().require("a", 64, "it bites", 32)
+
+
+def test_the_vocabulary_has_as_many_tokens_as_are_listed_whatever_size_is_stated() -> None:
     tokens = {"tokenizer.ggml.tokens": ["a", "b", "c"]}
     assert Header(tokens, "llama").n_vocab == 3
-    assert Header({**tokens, "llama.vocab_size": 5}, "llama").n_vocab == 5
-    with pytest.raises(UnplayableModel, match=r"llama\.vocab_size is not a positive integer"):
-        _ = Header({**tokens, "llama.vocab_size": 0}, "llama").n_vocab
+    assert Header({**tokens, "llama.vocab_size": 5}, "llama").n_vocab == 3
 
 
 @pytest.mark.parametrize("metadata", [{}, {"tokenizer.ggml.tokens": 3}, {"tokenizer.ggml.tokens": np.arange(3)}])

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gguf_writer import HEAD_SIZE, N_EMBD, N_VOCAB, TOKENS, ModelFile, floats, random_matrix
-from gguf_writer import N_CTX_TRAIN as N_CTX_TINY
+from tiny_model import HEAD_SIZE, N_EMBD, N_VOCAB, TOKENS, random_matrix
+from tiny_model import N_CTX_TRAIN as N_CTX_TINY
 
 from engine.errors import EngineError, InvalidModelFile, InvalidRequest, ModelFileLost, UnplayableModel
 from engine.gguf import GGMLType, read_header
 from engine.kernels import isa
 from engine.model import Model, ModelOptions, check_header
+from testing.gguf_writer import ModelFile, floats
 
 N_CTX_TRAIN = 8192
 
@@ -192,10 +193,11 @@ def test_an_unknown_architecture_is_refused(tiny: ModelFile, path: Path, name: A
     refused(tiny, path, rf"^general\.architecture is {name!r}, which is not played$")
 
 
-@pytest.mark.parametrize("stated", [63, 65])
-def test_a_vocabulary_of_another_size_than_stated_is_refused(tiny: ModelFile, path: Path, stated: int) -> None:
-    tiny.metadata["llama.vocab_size"] = stated
-    refused(tiny, path, f"^the vocabulary has 64 tokens, the model {stated}; tensor token_embd")
+@pytest.mark.parametrize("listed", [63, 65])
+def test_a_vocabulary_of_another_size_than_the_embeddings_is_refused(tiny: ModelFile, path: Path, listed: int) -> None:
+    tiny.metadata["tokenizer.ggml.tokens"] = [*TOKENS[:62], *"+-*"][:listed]
+    tiny.metadata["tokenizer.ggml.token_type"] = [3] + [1] * (listed - 1)
+    refused(tiny, path, rf"^tensor token_embd\.weight has shape \[64, 64\], not \[64, {listed}\]$")
 
 
 def test_a_file_without_a_vocabulary_is_invalid(tiny: ModelFile, path: Path) -> None:
@@ -207,13 +209,11 @@ def test_a_file_without_a_vocabulary_is_invalid(tiny: ModelFile, path: Path) -> 
 @pytest.mark.parametrize(
     ("keys", "reason"),
     [
-        ({"attention.head_count": 4}, "attention heads have 16 dimensions, which is not played"),
-        ({"attention.key_length": 48}, "attention heads have 48 dimensions, which is not played"),
+        ({"attention.key_length": 36, "attention.value_length": 36}, "attention heads have 36 dimensions"),
+        ({"attention.key_length": 520, "attention.value_length": 520}, "attention heads have 520 dimensions"),
         ({"attention.head_count": 128}, "attention heads have 0 dimensions, which is not played"),
         ({"attention.head_count_kv": 3}, "2 heads do not share 3 key/value heads evenly"),
         ({"attention.head_count_kv": 4}, "2 heads do not share 4 key/value heads evenly"),
-        ({"rope.dimension_count": 64}, "64 rotary dimensions do not fit a head of 32"),
-        ({"rope.dimension_count": 31}, "31 rotary dimensions do not fit a head of 32"),
         ({"expert_count": 4}, r"llama\.expert_count is set"),
     ],
 )
@@ -256,7 +256,7 @@ def test_everything_wrong_with_a_header_is_found(tiny: ModelFile, path: Path) ->
     for name in ("blk.0.attn_q.weight", "blk.1.attn_q.weight"):
         tiny.tensors[name] = random_matrix(GGMLType.IQ4_NL, 64, 64, rng)
     tiny.tensors["blk.1.attn_v.weight"] = random_matrix(GGMLType.F32, 64, 64, rng)
-    tiny.tensors["blk.0.attn_q.bias"] = floats([0.0] * 64)
+    tiny.tensors["blk.0.attn_q.scale"] = floats([0.0] * 64)
     del tiny.tensors["output_norm.weight"]
     tiny.metadata["tokenizer.ggml.pre"] = "nosuch"
     assert reasons(tiny, path, cache_type_k="q1_0") == (
@@ -265,7 +265,7 @@ def test_everything_wrong_with_a_header_is_found(tiny: ModelFile, path: Path) ->
         "tensor blk.0.attn_q.weight is IQ4_NL, a type that is not played, and 1 more like it",
         "tensor blk.1.attn_v.weight has shape [64, 64], not [64, 32]",
         "tensor output_norm.weight is missing",
-        "tensor blk.0.attn_q.bias is none that is played",
+        "tensor blk.0.attn_q.scale is none that is played",
     )
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf_writer import ModelFile, TensorData, floats, random_matrix
+from tiny_model import random_matrix
 
 from engine.errors import UnplayableModel
 from engine.gguf import GGMLType, GGUFFile
 from engine.kernels import multiply
 from engine.weights import PLAYED_TYPES, HeaderWeights, Weights
+from testing.gguf_writer import ModelFile, TensorData, floats
 
 ROWS, COLS = 24, 64  # whole groups of eight rows
 SMAPS = Path("/proc/self/smaps")

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gguf_writer import HEAD_SIZE, N_HEAD_KV, N_LAYER, ModelFile, floats, tiny_llama
+from tiny_model import HEAD_SIZE, N_HEAD_KV, N_LAYER, tiny_llama
 
 from engine.errors import UnplayableModel
 from engine.model import Model, ModelOptions
 from registry.errors import ModelFileError
 from registry.gguf_guard import judge
 from server.cli import main
+from testing.gguf_writer import ModelFile, floats
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a Llama's header and tensors must say, and which of them its forward pass takes."""
+"""What a decoder's header and tensors must say, and which of them its forward pass takes, in what order."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gguf_writer import N_EMBD, N_FF, N_HEAD, N_VOCAB, ModelFile, random_matrix, tiny_llama
+from tiny_model import N_EMBD, N_FF, N_HEAD, N_VOCAB, random_matrix, tiny_llama
 
-from engine.architectures.llama import LlamaConfig, forward
+from engine.architectures.llama import forward
+from engine.architectures.transformer import TransformerConfig
 from engine.errors import UnplayableModel
 from engine.gguf import GGMLType, GGUFFile
 from engine.graph import Forward
-from engine.hparams import Header
+from engine.hparams import Header, RopeScaling
 from engine.weights import Weights
+from testing.gguf_writer import ModelFile
 
 
-def config(tiny: ModelFile, **keys: Any) -> LlamaConfig:
+def config(tiny: ModelFile, **keys: Any) -> TransformerConfig:
     """What the header says with these keys changed (None: taken away), `__` for a dot."""
     metadata = tiny.metadata | {"llama." + name.replace("__", "."): value for name, value in keys.items()}
-    return LlamaConfig.from_header(Header({k: v for k, v in metadata.items() if v is not None}, "llama"))
+    return TransformerConfig.from_header(Header({k: v for k, v in metadata.items() if v is not None}, "llama"))
 
 
 @contextmanager
 def opened(model: ModelFile, path: Path) -> Iterator[tuple[Weights, Forward]]:
     with GGUFFile.open(model.write(path / "model.gguf")) as file:
         weights = Weights(file)
-        yield weights, forward(LlamaConfig.from_header(Header(file.metadata, "llama")), weights)
+        yield weights, forward(TransformerConfig.from_header(Header(file.metadata, "llama")), weights)
 
 
 def test_the_sizes_are_the_headers(tiny: ModelFile) -> None:
     found = config(tiny, attention__layer_norm_rms_epsilon=0.25)
-    assert found == LlamaConfig(
+    assert found == TransformerConfig(
         n_vocab=64,
         n_ctx_train=1000,
         n_embd=64,
@@ -43,32 +45,32 @@ def test_the_sizes_are_the_headers(tiny: ModelFile) -> None:
         n_head=2,
         n_head_kv=1,
         head_size=32,
-        n_rot=32,
         norm_eps=0.25,
-        rope_freq_base=10000.0,
-        rope_freq_scale=1.0,
-        rope_neox=False,
+        rope=RopeScaling(n_ctx_orig=1000),
     )
 
 
 def test_what_the_header_leaves_out_has_llama_cpps_default(tiny: ModelFile) -> None:
     found = config(tiny, attention__head_count_kv=None)
     assert found.n_head_kv == found.n_head == 2
-    assert found.rope_freq_base == 10000.0
-    assert found.rope_freq_scale == 1.0
     assert found.head_size == found.n_embd // found.n_head == 32
-    assert found.n_rot == found.head_size
 
 
 def test_what_the_header_states_beats_the_default(tiny: ModelFile) -> None:
-    keys = {"rope__freq_base": 500000.0, "rope__scaling__factor": 8.0, "rope__dimension_count": 16, "vocab_size": 99}
-    found = config(tiny, attention__key_length=64, **keys)
-    assert (found.head_size, found.n_rot, found.n_vocab) == (64, 16, 99)
-    assert (found.rope_freq_base, found.rope_freq_scale) == (500000.0, 0.125)
+    keys = {"attention__key_length": 64, "attention__value_length": 64, "rope__dimension_count": 64}
+    assert config(tiny, **keys).head_size == 64
+    assert config(tiny, rope__freq_base=500000.0, rope__scaling__factor=8.0).rope == RopeScaling(
+        500000.0, 0.125, False, 1000
+    )
 
 
-def test_rotary_dimensions_follow_a_stated_head_size(tiny: ModelFile) -> None:
-    assert config(tiny, attention__key_length=64).n_rot == 64
+@pytest.mark.parametrize("name", ["attention.head_count", "attention.head_count_kv", "feed_forward_length"])
+def test_what_may_differ_by_layer_must_not(tiny: ModelFile, name: str) -> None:
+    value = tiny.metadata["llama." + name]
+    key = name.replace(".", "__")
+    assert config(tiny, **{key: np.array([value, value])}) == config(tiny)
+    with pytest.raises(UnplayableModel, match=rf"^llama\.{name} is not the same for all layers"):
+        config(tiny, **{key: np.array([value, 2 * value])})
 
 
 @pytest.mark.parametrize(
@@ -87,14 +89,52 @@ def test_a_header_without_a_key_that_has_no_default_is_refused(tiny: ModelFile, 
     ("name", "value", "reason"),
     [
         ("expert_count", 8, "it is a mixture of experts"),
-        ("attention__sliding_window", 4096, "it has sliding-window attention"),
-        ("attention__scale", 0.5, "it sets its own attention scale"),
+        ("expert_used_count", 2, "it is a mixture of experts"),
+        ("expert_group_count", 2, "it is a mixture of experts"),
+        ("nextn_predict_layers", 1, "it predicts several tokens at once"),
     ],
 )
-def test_what_this_architecture_does_not_do_is_refused(tiny: ModelFile, name: str, value: Any, reason: str) -> None:
-    with pytest.raises(UnplayableModel, match=f"is set: {reason}, which is not played"):
+def test_what_is_not_done_is_refused(tiny: ModelFile, name: str, value: Any, reason: str) -> None:
+    with pytest.raises(UnplayableModel, match=f"^llama.{name} is set: {reason}, which is not played$"):
         config(tiny, **{name: value})
     assert config(tiny, **{name: type(value)(0)}) == config(tiny)
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"attention__causal": False}, "attention.causal is False, not True"),
+        ({"attention__value_length": 64}, "attention.value_length is 64, not 32"),
+        ({"attention__key_length": 64}, "attention.value_length is 32, not 64"),
+        ({"rope__dimension_count": 16}, "rope.dimension_count is 16, not 32"),
+        ({"rope__scaling__type": "longrope"}, "rope.scaling.type is 'longrope'"),
+    ],
+)
+def test_what_llama_cpp_refuses_too_is_refused(tiny: ModelFile, keys: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UnplayableModel, match=f"^llama.{reason}"):
+        config(tiny, **keys)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("attention__sliding_window", 4096),
+        ("attention__scale", 0.5),
+        ("attention__clamp_kqv", 8.0),
+        ("logit_scale", 2.0),
+        ("embedding_scale", 12.0),
+        ("residual_scale", 0.25),
+        ("rope__scaling__yarn_log_multiplier", 0.5),
+        ("rope__scaling__yarn_ext_factor", 0.5),
+        ("rope__dimension_sections", [1, 2, 3, 4]),
+        ("pooling_type", 3),
+        ("vocab_size", 99),
+    ],
+)
+def test_what_llama_cpp_does_not_read_for_these_architectures_changes_nothing(
+    tiny: ModelFile, name: str, value: Any
+) -> None:
+    assert config(tiny, **{name: value}) == config(tiny)
 
 
 @pytest.mark.parametrize("name", list(tiny_llama().tensors))
