@@ -14,11 +14,13 @@ ARGS ?=
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 KERNELS := $(shell find engine/kernels -name '*.cpp' -o -name '*.h' -o -name '*.inc')
+PACKAGES := engine registry slots server
+SOURCES := $(shell find $(PACKAGES) -name '*.py')
 
 .PHONY: serve test check bench oracle build install clean
 .DELETE_ON_ERROR:
 
-serve: .venv/.built
+serve: .venv/.compiled
 	$(BIN)/bankml serve $(ARGS)
 
 test: .venv/.built .venv/.dev
@@ -30,7 +32,7 @@ check: .venv/.built .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: .venv/.built .venv/.dev
+bench: .venv/.compiled .venv/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
 
 oracle: .venv/.built .venv/.dev
@@ -39,7 +41,7 @@ oracle: .venv/.built .venv/.dev
 build: .venv/.dev
 	$(BIN)/python -m build --outdir dist .
 
-install: .venv/.built
+install: .venv/.compiled
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
@@ -57,6 +59,11 @@ clean:
 
 .venv/.built: .venv/.tools CMakeLists.txt $(KERNELS)
 	$(PIP) install --quiet --no-build-isolation --editable .
+	@touch $@
+
+# Byte code, as an installed wheel has it: where PYTHONDONTWRITEBYTECODE is set, every start would compile again.
+.venv/.compiled: .venv/.built $(SOURCES)
+	$(BIN)/python -m compileall -q $(PACKAGES)
 	@touch $@
 
 .venv/.dev: .venv/.tools

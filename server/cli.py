@@ -277,8 +277,10 @@ def main(arguments: list[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     _open_standard_files()
-    # numpy's linear algebra is not used here; its threads would only cost start-up time
+    # Neither numpy's linear algebra nor pydantic's plugins are used here: its threads, and a look through everything
+    # installed for them, would only cost start-up time.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         result = command.main(arguments, prog_name="bankml", standalone_mode=False)
         return result if isinstance(result, int) else 0

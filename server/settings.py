@@ -15,9 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from server.durations import keep_alive_seconds
 
@@ -87,13 +95,13 @@ _MODEL, _CONTEXT, _ACCESS = "Model", "Context and batches", "Access"
 _LATER = "Taken, without effect yet"
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Everything the server can be told. Frozen; unknown names are an error.
 
-    Build it with `load_settings`, which turns validation errors into one line.
+    Build it with `load_settings`, which reads the environment too and turns validation errors into one line.
     """
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # -- model
     model: Annotated[Path | None, _flag("-m --model", "BANKML_MODEL LLAMA_ARG_MODEL", "FILE", group=_MODEL)] = Field(
@@ -242,18 +250,6 @@ class Settings(BaseSettings):
         None, description="dynamic temperature exponent (1)"
     )
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags first, then the environment by our table of names; no dotenv and no secret files."""
-        return init_settings, Environment(settings_cls)
-
     @field_validator("n_threads")
     @classmethod
     def _threads(cls, value: int) -> int:
@@ -298,25 +294,20 @@ FLAGS: Mapping[str, Flag] = {name: _flag_of(field) for name, field in Settings.m
 SAMPLING_FIELDS = tuple(name for name, flag in FLAGS.items() if flag.group.startswith("Sampling"))
 
 
-class Environment(PydanticBaseSettingsSource):
-    """Reads the variables named by each field's `Flag`."""
+def environment() -> dict[str, Any]:
+    """The fields that a variable sets, by field name."""
+    found = ((name, _from_environment(name, flag)) for name, flag in FLAGS.items())
+    return {name: value for name, value in found if value is not None}
 
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """The value of a field's first variable that is set, the variable's name, and that it is not JSON."""
-        flag = _flag_of(field)
-        if flag.off and any(os.environ.get(name.replace("LLAMA_ARG_", "LLAMA_ARG_NO_", 1)) for name in flag.env):
-            return False, flag.env[0].replace("LLAMA_ARG_", "LLAMA_ARG_NO_", 1), False
-        for variable in flag.env:
-            if value := os.environ.get(variable, ""):
-                if variable == "OLLAMA_HOST":
-                    return ollama_host(value)[field_name], variable, False
-                return value, variable, False
-        return None, "", False
 
-    def __call__(self) -> dict[str, Any]:
-        """The fields that a variable sets, by field name."""
-        found = ((name, self.get_field_value(field, name)[0]) for name, field in Settings.model_fields.items())
-        return {name: value for name, value in found if value is not None}
+def _from_environment(name: str, flag: Flag) -> Any:
+    """The value of a field's first variable that is set, or None."""
+    if flag.off and any(os.environ.get(variable.replace("LLAMA_ARG_", "LLAMA_ARG_NO_", 1)) for variable in flag.env):
+        return False
+    for variable in flag.env:
+        if value := os.environ.get(variable, ""):
+            return ollama_host(value)[name] if variable == "OLLAMA_HOST" else value
+    return None
 
 
 def ollama_host(value: str) -> dict[str, Any]:
@@ -364,7 +355,7 @@ def load_settings(flags: Mapping[str, Any] | None = None) -> Settings:
     """
     flags = flags or {}
     try:
-        return Settings(**flags)
+        return Settings(**{**environment(), **flags})
     except ValidationError as error:
         raise SettingsError(_explain(error, flags)) from None
 
