@@ -1,23 +1,32 @@
-"""The compiled kernels as Python sees them. Each section follows one header bound in bindings.cpp."""
+"""The compiled kernels as Python sees them. Each section follows headers bound in bindings*.cpp."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-# --- bpe.h: byte-level BPE and pre-tokenizers -------------------------------------------------------------------
+# --- vocabulary.h, bpe.h, spm.h: tokenizers ---------------------------------------------------------------------
 
-class Bpe:
-    """Byte-level byte-pair encoding. Every `token` must be in the vocabulary."""
+class Vocabulary:
+    """What tokenizers share. Every `token` must be in the vocabulary."""
 
-    def __init__(self, tokens: list[str], merges: list[str], splitters: list[str], ignore_merges: bool, /) -> None: ...
     def set_attributes(self, attributes: NDArray[np.uint16], /) -> None: ...
     def encode(self, text: str, parse_special: bool, /) -> list[int]: ...
-    def split(self, text: str, /) -> list[str]: ...
     def piece(self, token: int, special: bool, /) -> bytes: ...
     def decode(self, tokens: Sequence[int], special: bool, /) -> bytes: ...
     def find(self, text: str, /) -> int: ...
     def in_map_order(self, texts: list[str], /) -> list[int]: ...
+
+class Bpe(Vocabulary):
+    """Byte-level byte-pair encoding."""
+
+    def __init__(self, tokens: list[str], merges: list[str], splitters: list[str], ignore_merges: bool, /) -> None: ...
+    def split(self, text: str, /) -> list[str]: ...
+
+class Spm(Vocabulary):
+    """SentencePiece: pairs merge by the score of the token they make."""
+
+    def __init__(self, tokens: list[str], scores: NDArray[np.float32], add_space_prefix: bool, /) -> None: ...
 
 def char_classes() -> bytes:
     """The pre-tokenizers' class of every code point, one byte each."""

@@ -1,4 +1,5 @@
-// The one place where the compiled kernels meet Python. Each section binds one header; no work is done here.
+// Where the compiled kernels meet Python, tokenizers in bindings_tokenizers.cpp. Each section binds one header; no work
+// is done here.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -7,7 +8,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include "bpe.h"
+#include "bindings.h"
 #include "file_map.h"
 #include "graph.h"
 #include "sampler.h"
@@ -19,96 +20,6 @@
 #include <vector>
 
 namespace nb = nanobind;
-
-// --- bpe.h: byte-level BPE and pre-tokenizers -------------------------------------------------------------------
-
-namespace {
-
-// The UTF-8 of a str, kept by the str itself.
-std::string_view utf8_of(nb::handle text) {
-    Py_ssize_t size = 0;
-    const char * data = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
-    if (data == nullptr) {
-        throw nb::python_error();
-    }
-    return {data, static_cast<size_t>(size)};
-}
-
-nb::list list_of(const std::vector<int32_t> & numbers) {
-    nb::list list = nb::steal<nb::list>(PyList_New(static_cast<Py_ssize_t>(numbers.size())));
-    for (size_t i = 0; i < numbers.size(); ++i) {
-        PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), PyLong_FromLong(numbers[i]));
-    }
-    return list;
-}
-
-void bind_bpe(nb::module_ & m) {
-    using bankml::Bpe;
-    nb::class_<Bpe>(m, "Bpe")
-        .def("__init__",
-             [](Bpe * self, nb::list tokens, nb::list merges, const std::vector<std::string> & splitters,
-                bool ignore_merges) {
-                 std::vector<std::string> texts;
-                 texts.reserve(tokens.size());
-                 for (nb::handle token : tokens) {
-                     texts.emplace_back(utf8_of(token));
-                 }
-                 std::vector<std::string_view> pairs;
-                 pairs.reserve(merges.size());
-                 for (nb::handle merge : merges) {
-                     pairs.push_back(utf8_of(merge));
-                 }
-                 new (self) Bpe(std::move(texts), pairs, splitters, ignore_merges);
-             })
-        .def("set_attributes",
-             [](Bpe & self, nb::ndarray<const uint16_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> attributes) {
-                 self.set_attributes({attributes.data(), attributes.data() + attributes.size()});
-             })
-        .def("encode",
-             [](const Bpe & self, nb::str text, bool parse_special) {
-                 const std::string_view bytes = utf8_of(text);
-                 std::vector<int32_t> tokens;
-                 {
-                     nb::gil_scoped_release release;
-                     tokens = self.encode(bytes, parse_special);
-                 }
-                 return list_of(tokens);
-             })
-        .def("split",
-             [](const Bpe & self, nb::str text) {
-                 nb::list words;
-                 for (const std::string_view word : self.split(utf8_of(text))) {
-                     words.append(nb::str(word.data(), word.size()));
-                 }
-                 return words;
-             })
-        .def("piece",
-             [](const Bpe & self, int32_t token, bool special) {
-                 const std::string bytes = self.piece(token, special);
-                 return nb::bytes(bytes.data(), bytes.size());
-             })
-        .def("decode",
-             [](const Bpe & self, const std::vector<int32_t> & tokens, bool special) {
-                 std::string bytes;
-                 for (const int32_t token : tokens) {
-                     bytes += self.piece(token, special);
-                 }
-                 return nb::bytes(bytes.data(), bytes.size());
-             })
-        .def("find", [](const Bpe & self, nb::str text) { return self.find(utf8_of(text)); })
-        .def("in_map_order", [](const Bpe & self, nb::list texts) {
-            std::vector<std::string_view> views;
-            for (nb::handle text : texts) {
-                views.push_back(utf8_of(text));
-            }
-            return list_of(self.in_map_order(views));
-        });
-    m.def("char_classes", [] {
-        return nb::bytes(reinterpret_cast<const char*>(bankml::char_classes()), bankml::kCodePoints);
-    });
-}
-
-}  // namespace
 
 // --- sampler.h: the sampler chain -------------------------------------------------------------------------------
 
@@ -419,7 +330,7 @@ void bind_operations(nb::module_ & m) {
 NB_MODULE(_kernels, m) {
     m.doc() = "bankml's compiled kernels.";
     nb::set_leak_warnings(false);  // what an interpreter that ends does not free is no news to a user
-    bind_bpe(m);
+    bankml::bind_tokenizers(m);
     bind_sampler(m);
     bind_file_map(m);
     bind_matrix(m);

@@ -1,6 +1,8 @@
 #include "pretokenizer.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -18,25 +20,25 @@ using Ends = std::vector<uint32_t>;
 // The characters of one piece: outside of it there is nothing, as for a regular expression run over the piece alone.
 struct Piece {
     const uint8_t * kinds;
-    const uint8_t * characters;
+    const uint32_t * codes;
     uint32_t begin;
     uint32_t end;
 
     uint8_t kind(uint32_t at) const { return at < end ? kinds[at] : uint8_t{kNone}; }
-    uint8_t ascii(uint32_t at) const { return at < end ? characters[at] : uint8_t{0xFF}; }
+    uint32_t code(uint32_t at) const { return at < end ? codes[at] : kCodePoints; }
 };
 
-uint8_t lower(uint8_t c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<uint8_t>(c + 32) : c;
+uint32_t lower(uint32_t code) {
+    return code >= 'A' && code <= 'Z' ? code + 32 : code;
 }
 
 // Length of 's 't 'm 'd 're 've 'll at `at`, or 0. Nothing outside ASCII has one of these letters as its lower case.
 uint32_t contraction(const Piece & piece, uint32_t at, bool any_case) {
-    if (piece.ascii(at) != '\'') {
+    if (piece.code(at) != '\'') {
         return 0;
     }
-    uint8_t first = piece.ascii(at + 1);
-    uint8_t second = piece.ascii(at + 2);
+    uint32_t first = piece.code(at + 1);
+    uint32_t second = piece.code(at + 2);
     if (any_case) {
         first = lower(first);
         second = lower(second);
@@ -64,7 +66,7 @@ void split_gpt2(const Piece & piece, Ends & ends) {
             at += length;
             continue;
         }
-        const uint32_t body = at + (piece.ascii(at) == ' ');
+        const uint32_t body = at + (piece.code(at) == ' ');
         const uint8_t kind = piece.kind(body);
         if (kind == kLetter || kind == kNumber) {
             for (at = body; piece.kind(at) == kind;) {
@@ -84,7 +86,7 @@ void split_gpt2(const Piece & piece, Ends & ends) {
 uint32_t after_lines(const Piece & piece, uint32_t at) {
     uint32_t last = 0;
     for (uint32_t stop = at; piece.kind(stop) == kSpace; ++stop) {
-        if (piece.ascii(stop) == '\r' || piece.ascii(stop) == '\n') {
+        if (piece.code(stop) == '\r' || piece.code(stop) == '\n') {
             last = stop + 1;
         }
     }
@@ -101,7 +103,7 @@ void split_cased(const Piece & piece, uint8_t letters, uint32_t digits, Ends & e
             continue;
         }
         const uint8_t kind = piece.kind(at);
-        const uint8_t ascii = piece.ascii(at);
+        const uint32_t code = piece.code(at);
         if (kind == kNumber) {
             const uint32_t start = at;
             while (at - start < digits && piece.kind(at) == kNumber) {
@@ -109,13 +111,13 @@ void split_cased(const Piece & piece, uint8_t letters, uint32_t digits, Ends & e
             }
             continue;
         }
-        if (ascii != '\r' && ascii != '\n' && ((kind | piece.kind(at + 1)) & letters)) {
+        if (code != '\r' && code != '\n' && ((kind | piece.kind(at + 1)) & letters)) {
             for (++at; piece.kind(at) & letters;) {
                 ++at;
             }
             continue;
         }
-        const uint32_t body = at + (ascii == ' ');
+        const uint32_t body = at + (code == ' ');
         if (piece.kind(body) & stops) {
             at = after_lines(piece, at);
             continue;
@@ -123,26 +125,37 @@ void split_cased(const Piece & piece, uint8_t letters, uint32_t digits, Ends & e
         for (at = body; piece.kind(at) & ~stops;) {
             ++at;
         }
-        while (piece.ascii(at) == '\r' || piece.ascii(at) == '\n') {
+        while (piece.code(at) == '\r' || piece.code(at) == '\n') {
             ++at;
         }
     }
 }
 
+constexpr size_t kNowhere = std::string_view::npos;
+
+bool in_ranges(std::span<const CodeRange> ranges, uint32_t code) {
+    const auto after = std::upper_bound(ranges.begin(), ranges.end(), code,
+                                        [](uint32_t wanted, const CodeRange & range) { return wanted < range.first; });
+    return after != ranges.begin() && code <= std::prev(after)->last;
+}
+
 // Runs of `splitter`'s characters stand alone, what lies between them stays together.
 void split_runs(const Piece & piece, const Splitter & splitter, Ends & ends) {
     const auto belongs = [&](uint32_t at) {
-        const uint8_t ascii = piece.ascii(at);
-        return (piece.kind(at) & splitter.classes) != 0 ||
-               (ascii != 0 && ascii < 128 && std::strchr(splitter.extra, ascii) != nullptr);
+        const uint8_t kind = piece.kind(at);
+        const uint32_t code = piece.code(at);
+        return (kind & splitter.classes) != 0 ||
+               (code < 128 && splitter.extra.find(static_cast<char>(code)) != kNowhere) ||
+               (kind != kSpace && in_ranges(splitter.ranges, code));
     };
     uint32_t done = piece.begin;
     for (uint32_t at = piece.begin; at < piece.end;) {
-        uint32_t stop = at;
-        while (stop - at < splitter.most && belongs(stop)) {
+        const uint32_t start = at + (splitter.space_before && piece.kind(at) == kSpace);
+        uint32_t stop = start;
+        while (stop - start < splitter.most && belongs(stop)) {
             ++stop;
         }
-        if (stop == at || stop - at < splitter.least) {
+        if (stop == start || stop - start < splitter.least) {
             ++at;
             continue;
         }
@@ -157,6 +170,41 @@ void split_runs(const Piece & piece, const Splitter & splitter, Ends & ends) {
     }
 }
 
+// White space at the end stands alone.
+void split_trailing_space(const Piece & piece, Ends & ends) {
+    uint32_t stop = piece.end;
+    while (stop > piece.begin && piece.kind(stop - 1) == kSpace) {
+        --stop;
+    }
+    if (stop > piece.begin && stop < piece.end) {
+        ends.push_back(stop);
+    }
+    ends.push_back(piece.end);
+}
+
+// Cased letters as the DeepSeek tokenizers list them; not those of any version of Unicode.
+constexpr CodeRange kDeepseekLetters[] = {
+    {0x41, 0x5A}, {0x61, 0x7A}, {0xB5, 0xB5}, {0xC0, 0xD6}, {0xD8, 0xF6}, {0xF8, 0x1BA}, {0x1BC, 0x1BF},
+    {0x1C4, 0x293}, {0x295, 0x2AF}, {0x370, 0x373}, {0x376, 0x377}, {0x37B, 0x37D}, {0x37F, 0x37F}, {0x386, 0x386},
+    {0x388, 0x38A}, {0x38C, 0x38C}, {0x38E, 0x3A1}, {0x3A3, 0x3F5}, {0x3F7, 0x481}, {0x48A, 0x52F}, {0x531, 0x556},
+    {0x10A0, 0x10C5}, {0x13A0, 0x13F5}, {0x13F8, 0x13FD}, {0x1C90, 0x1CBA}, {0x1CBD, 0x1CBF}, {0x1D00, 0x1D2B},
+    {0x1D6B, 0x1D77}, {0x1D79, 0x1D9A}, {0x1E00, 0x1F15}, {0x1F18, 0x1F1D}, {0x1F20, 0x1F45}, {0x1F48, 0x1F4D},
+    {0x1F50, 0x1F57}, {0x1F59, 0x1F59}, {0x1F5B, 0x1F5B}, {0x1F5D, 0x1F5D}, {0x1F5F, 0x1F7D}, {0x1F80, 0x1FB4},
+    {0x1FB6, 0x1FBC}, {0x1FBE, 0x1FBE}, {0x1FC2, 0x1FC4}, {0x1FC6, 0x1FCC}, {0x1FD0, 0x1FD3}, {0x1FD6, 0x1FDB},
+    {0x1FE0, 0x1FEC}, {0x1FF2, 0x1FF4}, {0x1FF6, 0x1FFC}, {0x2102, 0x2102}, {0x2107, 0x2107}, {0x210A, 0x2113},
+    {0x2115, 0x2115}, {0x2119, 0x211D}, {0x2124, 0x2124}, {0x2126, 0x2126}, {0x2128, 0x2128}, {0x212A, 0x212D},
+    {0x212F, 0x2134}, {0x2139, 0x2139}, {0x213C, 0x213F}, {0x2145, 0x2149}, {0x214E, 0x214E}, {0x2183, 0x2184},
+    {0x2C00, 0x2C7B}, {0x2C7E, 0x2CE4}, {0x2CEB, 0x2CEE}, {0x2CF2, 0x2CF3}, {0xA640, 0xA66D}, {0xA680, 0xA69B},
+    {0xA722, 0xA76F}, {0xA771, 0xA787}, {0xA78B, 0xA78E}, {0xAB70, 0xABBF}, {0xFB00, 0xFB06}, {0xFB13, 0xFB17},
+    {0xFF21, 0xFF3A}, {0xFF41, 0xFF5A}, {0x10400, 0x1044F}, {0x104B0, 0x104D3}, {0x104D8, 0x104FB}, {0x10C80, 0x10CB2},
+    {0x10CC0, 0x10CF2}, {0x118A0, 0x118DF}, {0x1E900, 0x1E943},
+};
+constexpr CodeRange kDeepseekPunctuation[] = {
+    {0x21, 0x2F}, {0x3A, 0x7E}, {0x2018, 0x201F}, {0x3000, 0x3002}, {0xFF01, 0xFF0F}, {0xFF1A, 0xFF5E},
+};
+// All that lies between Samaritan and the first Han characters belongs to them too.
+constexpr CodeRange kDeepseekHanHangul[] = {{0x800, 0x9FA5}, {0xAC00, 0xD7FF}};
+
 // Every step a pre-tokenizer can name. Those of one regular expression over letters, numbers and white space have code
 // of their own, the rest are runs.
 const std::pair<const char*, Splitter> kSplitters[] = {
@@ -169,13 +217,20 @@ const std::pair<const char*, Splitter> kSplitters[] = {
     {"three digits", {Splitter::Kind::kRuns, kNone, "0123456789", 3, 3}},
     {"punctuation", {Splitter::Kind::kRuns, kPunctuation, "$+<=>^~|"}},
     {"punctuation and backtick", {Splitter::Kind::kRuns, kPunctuation, "$+<=>^~|`"}},
+    {"each line break", {Splitter::Kind::kRuns, kNone, "\r\n", 1, 1}},
+    {"space and letters", {Splitter::Kind::kRuns, kLetter, "", 1, kNoLimit, true}},
+    {"space and punctuation", {Splitter::Kind::kRuns, kPunctuation, "", 1, kNoLimit, true}},
+    {"deepseek letters", {Splitter::Kind::kRuns, kNone, "", 1, kNoLimit, true, kDeepseekLetters}},
+    {"deepseek punctuation", {Splitter::Kind::kRuns, kNone, "", 1, kNoLimit, true, kDeepseekPunctuation}},
+    {"deepseek han and hangul", {Splitter::Kind::kRuns, kNone, "", 1, kNoLimit, false, kDeepseekHanHangul}},
+    {"trailing space", {Splitter::Kind::kTrailingSpace}},
 };
 
 Characters characters_of(std::string_view text) {
     const uint8_t * classes = char_classes();
     Characters found;
     found.kind.reserve(text.size());
-    found.ascii.reserve(text.size());
+    found.code.reserve(text.size());
     found.offset.reserve(text.size() + 1);
     size_t at = 0;
     while (at < text.size()) {
@@ -186,7 +241,7 @@ Characters characters_of(std::string_view text) {
             code = code << 6 | (static_cast<uint8_t>(text[at + i]) & 0x3F);
         }
         found.kind.push_back(code < kCodePoints ? classes[code] : uint8_t{kOther});
-        found.ascii.push_back(length == 1 ? lead : uint8_t{128});
+        found.code.push_back(code);
         found.offset.push_back(static_cast<uint32_t>(at));
         at += length;
     }
@@ -234,11 +289,12 @@ void PreTokenizer::split(std::string_view text, std::vector<uint32_t> & ends) co
         cut.clear();
         uint32_t begin = 0;
         for (const uint32_t end : pieces) {
-            const Piece piece = {characters.kind.data(), characters.ascii.data(), begin, end};
+            const Piece piece = {characters.kind.data(), characters.code.data(), begin, end};
             switch (step.kind) {
                 case Splitter::Kind::kGpt2: split_gpt2(piece, cut); break;
                 case Splitter::Kind::kCased: split_cased(piece, step.classes, step.most, cut); break;
                 case Splitter::Kind::kRuns: split_runs(piece, step, cut); break;
+                case Splitter::Kind::kTrailingSpace: split_trailing_space(piece, cut); break;
             }
             begin = end;
         }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,19 +30,28 @@ const uint8_t * char_classes();
 // A text as characters, in the form the splitters read.
 struct Characters {
     std::vector<uint8_t> kind;     // CharClass
-    std::vector<uint8_t> ascii;    // the character itself below 128, else 128
+    std::vector<uint32_t> code;    // code point
     std::vector<uint32_t> offset;  // where its bytes start; one more at the end
 };
 
+struct CodeRange {
+    uint32_t first, last;
+};
+
+constexpr uint32_t kNoLimit = 0xFFFFFFFF;
+
 // One step of a pre-tokenizer: cuts each piece that the step before it left.
 struct Splitter {
-    enum class Kind { kGpt2, kCased, kRuns } kind;
+    enum class Kind { kGpt2, kCased, kRuns, kTrailingSpace } kind;
     // kCased: the classes that make up a word, and the most digits in a number.
-    // kRuns: the classes and the ASCII characters of which a run consists, its least and its greatest length.
+    // kRuns: the classes, the ASCII characters and the ranges of characters that are no white space of which a run
+    // consists, its least and its greatest length, and whether one white space before it belongs to it.
     uint8_t classes = 0;
-    const char * extra = "";
+    std::string_view extra = {};
     uint32_t least = 1;
-    uint32_t most = 0xFFFFFFFF;
+    uint32_t most = kNoLimit;
+    bool space_before = false;
+    std::span<const CodeRange> ranges = {};
 };
 
 class PreTokenizer {

@@ -1,4 +1,4 @@
-// The two hash tables behind byte-pair encoding: which pairs merge, and which texts are tokens.
+// The two hash tables behind the tokenizers: which pairs merge, and which texts are tokens.
 #pragma once
 
 #include <cstddef>

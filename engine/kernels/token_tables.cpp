@@ -1,4 +1,4 @@
-#include "bpe_tables.h"
+#include "token_tables.h"
 
 #include <algorithm>
 #include <bit>

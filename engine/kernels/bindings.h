@@ -1,0 +1,10 @@
+// The parts of the Python module that are bound in files of their own.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace bankml {
+
+void bind_tokenizers(nanobind::module_ & m);
+
+}  // namespace bankml
