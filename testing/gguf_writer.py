@@ -76,7 +76,9 @@ def floats(values: Sequence[float]) -> TensorData:
 
 
 def key_of(name: str, value: Any) -> bytes:
-    """A key of a Python value in the type converters write: U32 or I32, F32, arrays of texts and of I32."""
+    """A key of a Python value in the type converters write: U32 or I32, F32, arrays of texts, of I32 and of F32."""
+    if isinstance(value, np.ndarray):
+        return array_key(name, F32 if value.dtype == np.float32 else I32, value.tolist())
     if isinstance(value, list):
         return array_key(name, I32 if value and isinstance(value[0], int) else STRING, value)
     kinds = {bool: BOOL, str: STRING, float: F32, int: U32 if isinstance(value, int) and value >= 0 else I32}

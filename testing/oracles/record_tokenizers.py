@@ -1,0 +1,121 @@
+"""Ask the reference's library how it tokenizes with the vocabularies of `vocabularies`, and write
+`records/tokenizers.json`: `python -m testing.oracles.record_tokenizers [NAME ...]`.
+
+With names of pre-tokenizers (`llama` for SentencePiece) nothing is written: the texts on which ours differs are shown.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from engine.pretokenizers import PRE_TOKENIZERS
+from engine.tokenizer import Tokenizer
+from testing.gguf_writer import ModelFile
+from testing.oracles import tokenizer_probes, vocabularies
+from testing.oracles.record import RECORDS
+from testing.oracles.reference_server import require
+from testing.oracles.reference_vocabulary import ReferenceVocabulary
+from testing.server_process import ServerError
+
+RECORD: Final = RECORDS / "tokenizers.json"
+N_SMALL: Final = 400
+SENTENCEPIECE: Final[dict[str, dict[str, Any]]] = {
+    "llama": {},
+    "llama, no space before": {"add_space_prefix": False},
+    "llama, both ends": {"add_bos_token": False, "add_eos_token": True},
+}
+"""The variants of the SentencePiece vocabulary: their name, their keys."""
+
+
+def metadata_of(name: str) -> dict[str, Any]:
+    """The keys of the vocabulary recorded under a name: that of a pre-tokenizer, or of `SENTENCEPIECE`."""
+    if name in SENTENCEPIECE:
+        return vocabularies.sentencepiece(**SENTENCEPIECE[name])
+    return vocabularies.byte_level(name)
+
+
+def write(metadata: dict[str, Any], folder: Path) -> Path:
+    """A file that holds nothing but a vocabulary."""
+    return ModelFile({"general.architecture": "llama", **metadata}, {}).write(folder / "vocabulary.gguf")
+
+
+def _described(vocabulary: ReferenceVocabulary) -> dict[str, Any]:
+    return {"roles": vocabulary.roles(), "flags": vocabulary.flags(), "eog": vocabulary.eog()}
+
+
+def record(folder: Path) -> dict[str, Any]:
+    """The whole record. Names that encode alike share one list of digests.
+
+    Raises:
+        ServerError: no reference, another build, or it refuses a vocabulary.
+    """
+    texts = tokenizer_probes.all_texts()
+    names: dict[str, Any] = {}
+    encodings: dict[str, list[str]] = {}
+    for name in [*SENTENCEPIECE, *PRE_TOKENIZERS]:
+        with ReferenceVocabulary(write(metadata_of(name), folder)) as vocabulary:
+            digests = tokenizer_probes.encoding_digests(vocabulary, texts)
+            same = next((other for other, known in encodings.items() if known == digests), name)
+            encodings[same] = digests
+            decoded = tokenizer_probes.decoding_digest(vocabulary)
+            names[name] = {"encoding": same, "decoding": decoded, **_described(vocabulary)}
+        print(name, "as", same, flush=True)
+    small = []
+    for metadata in tokenizer_probes.small_vocabularies(N_SMALL):
+        with ReferenceVocabulary(write(metadata, folder)) as vocabulary:
+            attributes = [vocabulary.attribute(token) for token in range(vocabulary.n_vocab)]
+            small.append(tokenizer_probes.small_digest(vocabulary, metadata, _described(vocabulary), attributes))
+    return {
+        "header": {"reference": require().identity()},
+        "texts": tokenizer_probes.digest_of(text.encode() for text in texts),
+        "small": small,
+        "names": names,
+        "encodings": encodings,
+    }
+
+
+def compare(name: str, folder: Path) -> int:
+    """Shows the texts whose tokens differ; returns how many."""
+    metadata = metadata_of(name)
+    ours = Tokenizer.from_gguf(metadata)
+    different = 0
+    with ReferenceVocabulary(write(metadata, folder)) as vocabulary:
+        for text in tokenizer_probes.all_texts():
+            for parse_special in (True, False):
+                expected = vocabulary.encode(text, parse_special=parse_special)
+                found = ours.encode(text, parse_special=parse_special)
+                if found != expected:
+                    different += 1
+                    print(f"{name}: {text!r}, special {parse_special}:\n  {expected}\n  {found}")
+    print(f"{name}: {different} differ")
+    return different
+
+
+def main(names: list[str]) -> int:
+    """The command."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            if names:
+                return int(sum(compare(name, Path(folder)) for name in names) > 0)
+            recorded = record(Path(folder))
+    except ServerError as error:
+        print(f"record_tokenizers: {error}", file=sys.stderr)
+        return 2
+    lines = []
+    for key, value in recorded.items():
+        if isinstance(value, dict):
+            entries = ",\n".join(f"{json.dumps(name)}:{json.dumps(entry)}" for name, entry in value.items())
+            lines.append(f'"{key}":{{\n{entries}\n}}')
+        else:
+            lines.append(f'"{key}":{json.dumps(value)}')
+    RECORD.write_text("{" + ",\n".join(lines) + "}\n", encoding="utf-8")
+    print(f"{RECORD}: {RECORD.stat().st_size} bytes, {len(recorded['names'])} names")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
