@@ -40,6 +40,8 @@ _MAX_STRINGS: Final = 1 << 24
 _MAX_LENGTH: Final = 1 << 30  # ggml's own bound: bytes of a string, entries of an array
 _STRING_WINDOW: Final = 24  # bytes a string of a vocabulary takes at most on average, its length included
 
+_FORK_TYPES: Final = {142: "PQ2_0", 143: "PTQ1_0"}
+
 _STRING: Final = 8
 _ARRAY: Final = 9
 _BOOL: Final = 7
@@ -83,6 +85,7 @@ class GGUFHeader:
     """What a file says before its first weight.
 
     Attributes:
+        file_name: the file's name.
         metadata: key -> `int`, `float`, `bool`, `str`, `list[str]`, or for numeric arrays a numpy array (1-D).
         tensors: name -> `TensorInfo`, in file order.
         alignment: bytes to which tensors are aligned.
@@ -90,6 +93,7 @@ class GGUFHeader:
         needed: bytes it must have for its last tensor to be whole.
     """
 
+    file_name: str
     metadata: dict[str, Any]
     tensors: dict[str, TensorInfo]
     alignment: int
@@ -124,7 +128,7 @@ def read_header(path: str | os.PathLike[str]) -> GGUFHeader:
 def _header_of(path: Path, file_map: FileMap, *, whole: bool = False) -> GGUFHeader:
     problem: InvalidModelFile | None = None
     try:
-        header = _Reader(file_map.bytes).header
+        header = _Reader(path.name, file_map.bytes).header
         if whole:
             header.check_whole()
     except TruncatedModelFile as error:
@@ -231,7 +235,7 @@ def _map_file(path: Path) -> tuple[FileMap, os.stat_result]:
 class _Reader:
     """Reads the header once, front to back; `header` is its result."""
 
-    def __init__(self, data: npt.NDArray[np.uint8]) -> None:
+    def __init__(self, file_name: str, data: npt.NDArray[np.uint8]) -> None:
         self._data = data
         self._view: memoryview = data.data
         self._size = data.size
@@ -257,7 +261,7 @@ class _Reader:
         alignment = self._read_alignment()
         tensors = self._place(self._read_tensors(n_tensors), alignment)
         needed = max((info.offset + info.nbytes for info in tensors.values()), default=self._at)
-        self.header = GGUFHeader(self.metadata, tensors, alignment, self._size, needed)
+        self.header = GGUFHeader(file_name, self.metadata, tensors, alignment, self._size, needed)
 
     # --- scalars ---
 
@@ -388,6 +392,8 @@ class _Reader:
             raise InvalidModelFile(f"the alignment {alignment!r} is not a power of two")
         if alignment > 1 << 32:
             raise InvalidModelFile(f"the alignment {alignment} is too large")
+        if alignment < DEFAULT_ALIGNMENT:  # the kernels' loads want it, and so do the reference's
+            raise InvalidModelFile(f"the alignment {alignment} is less than {DEFAULT_ALIGNMENT}")
         return alignment
 
     # --- tensors ---
@@ -410,7 +416,8 @@ class _Reader:
             try:
                 ggml_type = GGMLType(kind)
             except ValueError:
-                raise InvalidModelFile(f"{what} has the unknown type {kind}") from None
+                fork = f": {_FORK_TYPES[kind]} of PrismML's fork" if kind in _FORK_TYPES else ""
+                raise InvalidModelFile(f"{what} has the unknown type {kind}{fork}") from None
             if prod(shape) >= 1 << 62 or any(extent >= 1 << 62 for extent in shape):
                 raise InvalidModelFile(f"{what} has the impossible shape {shape}")
             if (shape[0] if shape else 1) % ggml_type.block_size:
@@ -424,14 +431,16 @@ class _Reader:
     def _place(self, found: dict[str, tuple[tuple[int, ...], GGMLType, int]], alignment: int) -> dict[str, TensorInfo]:
         """Tensors stand one after the other, each padded to the alignment; anything else lies."""
         base = _pad(self._at, alignment)
-        expected = 0
+        expected, before = 0, None
         tensors: dict[str, TensorInfo] = {}
         for name, (shape, kind, offset) in found.items():
             if offset != expected:
-                raise InvalidModelFile(f"the tensor {name!r} has the offset {offset}, expected {expected}")
+                groups = ": Q2_0 has groups of 64, not PrismML's older ones of 128" if before is GGMLType.Q2_0 else ""
+                raise InvalidModelFile(f"the tensor {name!r} has the offset {offset}, expected {expected}{groups}")
             nbytes = prod(shape) // kind.block_size * kind.block_bytes
             tensors[name] = TensorInfo(name, shape, kind, base + offset, nbytes)
             expected += _pad(nbytes, alignment)
+            before = kind
         return tensors
 
 

@@ -10,6 +10,9 @@ import numpy as np
 
 from engine.errors import InvalidModelFile, UnplayableModel
 
+_LARGEST = float(np.finfo(np.float32).max)
+_SMALLEST = 1.0 / _LARGEST  # below it the reciprocal is infinite
+
 
 @dataclass(frozen=True, slots=True)
 class RopeScaling:
@@ -61,13 +64,20 @@ class Header:
         return int(value[0])
 
     def number(self, name: str, default: float | None = None) -> float:
-        """A finite number."""
+        """A number that is finite in single precision, as the engine has it."""
         value = self._get(name)
         if value is None and default is not None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
             raise self._missing(name, "a number")
         return float(value)
+
+    def positive(self, name: str, default: float | None = None, *, or_zero: bool = False) -> float:
+        """A finite number above 0; or 0, if that has a meaning."""
+        value = self.number(name, default)
+        if value < 0.0 or (np.float32(value) == 0.0 and not or_zero):
+            raise UnplayableModel(f"{self._architecture}.{name} is {value}, not positive")
+        return value
 
     def refuse(self, name: str, why: str) -> None:
         """Raises UnplayableModel if the key is there and not zero."""
@@ -87,21 +97,26 @@ class Header:
         kind = self._get("rope.scaling.type")
         if kind is not None and not (isinstance(kind, str) and kind in ("none", "linear", "yarn")):
             raise UnplayableModel(f"{self._architecture}.rope.scaling.type is {kind!r}, which is not played")
-        factor = self.number("rope.scaling.factor", self.number("rope.scale_linear", 0.0))
-        freq_base = self.number("rope.freq_base", 10000.0)
-        for name, value in (("freq_base", freq_base), ("scaling.factor", factor if kind == "yarn" else 0.0)):
-            if value < 0.0:
-                raise UnplayableModel(f"{self._architecture}.rope.{name} is {value}, not positive")
-        stretched = factor != 0.0 and kind != "none"
         n_ctx_train = self.integer("context_length")
-        unstated = self._get("rope.scaling.original_context_length") == 0
+        stated = self._get("rope.scaling.original_context_length")
+        unstated = isinstance(stated, int) and stated == 0
         return RopeScaling(
-            freq_base=freq_base,
-            freq_scale=float(np.float32(1.0) / np.float32(factor)) if stretched else 1.0,
+            freq_base=self.positive("rope.freq_base", 10000.0),
+            freq_scale=1.0 if kind == "none" else self._rope_scale(kind == "yarn"),
             yarn=kind == "yarn",
             n_ctx_orig=n_ctx_train if unstated else self.integer("rope.scaling.original_context_length", n_ctx_train),
             attn_factor=self.number("rope.scaling.attn_factor", 1.0),
         )
+
+    def _rope_scale(self, yarn: bool) -> float:
+        """One over the factor, in single precision; 1 where the factor is 0 or missing."""
+        name = "rope.scaling.factor" if self._get("rope.scaling.factor") is not None else "rope.scale_linear"
+        factor = np.float32(self.positive(name, 0.0, or_zero=True) if yarn else self.number(name, 0.0))
+        if factor == 0.0:
+            return 1.0
+        if abs(factor) < _SMALLEST:
+            raise UnplayableModel(f"{self._architecture}.{name} is {factor}, too small to divide by")
+        return float(np.float32(1.0) / factor)
 
     @property
     def n_vocab(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from engine.weights import HeaderWeights, Weights
 
 CACHE_TYPES: Final = ("f16",)
 MAX_HEAD_SIZE: Final = 512
+_ROTATED: Final = re.compile(r"bonsai[\s_-]*2(?!\d)|prism-fork-required", re.IGNORECASE)
 MAX_LAYERS: Final = 512  # the reference's bound
 _CELLS: Final = 256  # llama.cpp rounds a context up to so many cells
 
@@ -91,6 +93,7 @@ def check_header(header: GGUFHeader, options: ModelOptions) -> CheckedHeader:
         UnplayableModel: it is not played; `reasons` has everything.
     """
     problems = _Problems()
+    problems.add(_foreign(header))
     architecture, config, tokenizer, template = None, None, None, None
     with problems.kept():
         architecture = _architecture(header.metadata)
@@ -229,6 +232,17 @@ def _architecture(metadata: Mapping[str, Any]) -> Architecture:
     if found is None:
         raise UnplayableModel(f"general.architecture is {name!r}, which is not played")
     return found
+
+
+def _foreign(header: GGUFHeader) -> Iterator[str]:
+    """What makes a file another thing than its architecture says."""
+    n_files = header.metadata.get("split.count")
+    if isinstance(n_files, int) and n_files > 1:
+        yield f"split.count is {n_files}: a model in several files, which is not played"
+    for name in (header.metadata.get("general.name"), header.metadata.get("general.basename"), header.file_name):
+        if isinstance(name, str) and _ROTATED.search(name):
+            yield f"{name!r} is a Bonsai 2: its weights are in a rotated basis, which llama.cpp does not turn back"
+            return
 
 
 def _misfits(config: TransformerConfig) -> Iterator[str]:

@@ -180,8 +180,8 @@ _SPACE_BEFORE_CONTRACTION: Final = re.compile(rb" (?='(?:[sm]|re|ve))")
 
 
 def _byte_level_bpe(metadata: Mapping[str, Any], tokens: list[str]) -> tuple[Vocabulary, _Rules]:
-    name = metadata.get("tokenizer.ggml.pre") or "default"
-    pre = PRE_TOKENIZERS.get(name) if isinstance(name, str) else None
+    name = metadata.get("tokenizer.ggml.pre", "")
+    pre = PRE_TOKENIZERS.get(name or "default") if isinstance(name, str) else None
     if pre is None:
         raise UnplayableModel(f"tokenizer.ggml.pre is {name!r}, a pre-tokenizer that is not played")
     bpe = Bpe(tokens, _texts(metadata, "merges"), list(pre.splitters), pre.ignore_merges)

@@ -136,7 +136,8 @@ async def open_residency(settings: Settings, catalog: Catalog) -> Residency:
     except (EngineError, RegistryError) as error:
         raise ServeError(_named(entry.path, str(error))) from error
     except MemoryError as error:
-        raise ServeError(f"not enough memory for {entry.path} with a context of {settings.n_ctx} tokens") from error
+        context = f"a context of {settings.n_ctx} tokens" if settings.n_ctx else "the context it was trained for"
+        raise ServeError(f"not enough memory for {entry.path} with {context}") from error
     except OSError as error:
         raise ServeError(_named(entry.path, error.strerror or str(error))) from error
     return residency

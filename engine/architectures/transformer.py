@@ -61,7 +61,7 @@ class TransformerConfig:
             n_head=n_head,
             n_head_kv=header.integer_of_layers("attention.head_count_kv", n_layer, n_head),
             head_size=head_size,
-            norm_eps=header.number("attention.layer_norm_rms_epsilon"),
+            norm_eps=header.positive("attention.layer_norm_rms_epsilon", or_zero=True),
             rope=header.rope_scaling(),
         )
 

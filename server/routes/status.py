@@ -69,7 +69,8 @@ async def props(request: Request) -> Response:
 
 def file_type(model: Model) -> str:
     """llama-server's name for the model's weight type."""
-    return FILE_TYPES.get(int(model.metadata.get("general.file_type", -1)), "unknown, may not work")
+    number = model.metadata.get("general.file_type")
+    return FILE_TYPES.get(number if isinstance(number, int) else -1, "unknown, may not work")
 
 
 def models_body(resident: Resident, settings: Settings) -> dict[str, Any]:

@@ -45,7 +45,8 @@ class Header:
 
     @property
     def n_ctx_train(self) -> int:
-        return int(self.metadata.get(f"{self.architecture}.context_length", 0))
+        value = self.metadata.get(f"{self.architecture}.context_length")
+        return value if isinstance(value, int) else 0
 
 
 def shown_name(entry: Entry) -> str:
@@ -56,14 +57,14 @@ def shown_name(entry: Entry) -> str:
 def details(header: Header | None) -> dict[str, Any]:
     """The `details` object; empty values for a file that cannot be read."""
     family = header.architecture if header else ""
-    file_type = header.metadata.get("general.file_type") if header else None
+    file_type = header.metadata.get("general.file_type") if header else None  # anything, in a file of bad faith
     return {
         "parent_model": "",
         "format": "gguf",
         "family": family,
         "families": [family] if family else [],
         "parameter_size": human_number(header.n_params) if header else "",
-        "quantization_level": "unknown" if file_type is None else _FILE_TYPES.get(int(file_type), "unknown"),
+        "quantization_level": _FILE_TYPES.get(file_type, "unknown") if isinstance(file_type, int) else "unknown",
     }
 
 

@@ -54,6 +54,26 @@ def test_what_is_no_finite_number_is_refused_default_or_not(value: Any) -> None:
             header(a=value).number("a", default)
 
 
+@pytest.mark.parametrize("value", [3.5e38, -3.5e38, 1e300])
+def test_a_number_that_single_precision_does_not_hold_is_refused(value: float) -> None:
+    with pytest.raises(UnplayableModel, match=r"^llama\.a is not a number$"):
+        header(a=value).number("a")
+
+
+@pytest.mark.parametrize("value", [-1.0, -1e-30, 0.0, -0.0, 0, 1e-50])
+def test_a_number_that_must_be_positive_is_refused_if_it_is_not(value: float) -> None:
+    with pytest.raises(UnplayableModel, match=rf"^llama\.a is {float(value)}, not positive$"):
+        header(a=value).positive("a")
+    assert header(a=1e-40).positive("a") == 1e-40
+    assert header().positive("a", 2.0) == 2.0
+
+
+def test_a_number_may_be_0_where_that_has_a_meaning() -> None:
+    assert header(a=0.0).positive("a", or_zero=True) == 0.0
+    with pytest.raises(UnplayableModel, match=r"^llama\.a is -1\.0, not positive$"):
+        header(a=-1).positive("a", or_zero=True)
+
+
 def test_a_missing_number_is_its_default_or_refused() -> None:
     assert header().number("a", 7.0) == 7.0
     assert header().number("a", 0.0) == 0.0

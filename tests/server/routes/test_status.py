@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
 
+from engine.model import Model
 from registry.pins import DEFAULT_MODEL
 from server.receipts import BUILD
-from server.routes.status import NOT_SUPPORTED
+from server.routes.status import NOT_SUPPORTED, file_type
 from testing.server_process import BankmlServer
 
 
@@ -77,3 +80,9 @@ def test_a_foreign_host_and_other_kinds_of_bodies_are_turned_away(server: Bankml
 def test_the_record_and_the_server_speak_of_the_same_file(client: httpx.Client) -> None:
     answer = client.post("/completion", json={"prompt": "x", "n_predict": 1}).json()
     assert answer["bankml_receipt"]["model_sha256"] == DEFAULT_MODEL.sha256
+
+
+@pytest.mark.parametrize("value", [None, "x", 1.5, float("nan"), [1, 2], -1, 10**6])
+def test_a_weight_type_that_is_no_known_number_is_unknown(value: Any) -> None:
+    model = cast(Model, SimpleNamespace(metadata={} if value is None else {"general.file_type": value}))
+    assert file_type(model) == "unknown, may not work"
