@@ -29,8 +29,8 @@ std::vector<float> kept_parts(const RopeSpec& spec) {
     return kept;
 }
 
-// What YaRN multiplies cosines and sines by. The loader divides by the growth that the operation then multiplies by,
-// so they all but cancel: each is rounded as where it is computed, the first without a fused multiply-add.
+// What YaRN multiplies cosines and sines by: 1 + log(stretch) / 10. llama.cpp's loader knows that ggml's operation will
+// multiply by that, so it hands over the quotient of the two; only the operation has a fused multiply-add.
 float yarn_magnitude(const RopeSpec& spec) {
     const float stretch = 1.0f / spec.freq_scale;
     const float wanted = stretch <= 1.0f ? 1.0f : 0.1f * 1.0f * logf(stretch) + 1.0f;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from engine.gguf import GGMLType
 from engine.graph import Forward, build, plan
@@ -77,6 +78,73 @@ def test_a_norm_no_product_takes_along_is_refused() -> None:
     f.rms_norm(f.embedding(weight(np.random.default_rng(0), 4, 32)), np.ones(32, np.float32), 1e-5)
     with pytest.raises(ValueError, match="no step takes this rms_norm along"):
         plan(f)
+
+
+def normed_heads(weights: int, eps: float = 1e-5) -> Forward:
+    """Attention over queries normed by stretches of so many values."""
+    rng = np.random.default_rng(0)
+    f = Forward(Rope(n_rot=32))
+    x = f.embedding(weight(rng, 4, 64))
+    q, k, v = (f.linear(x, weight(rng, 64, 64)) for _ in range(3))
+    q = f.rms_norm(q, np.ones(weights, np.float32), 1e-5)
+    k = f.rms_norm(k, np.ones(32, np.float32), eps)
+    f.attention(0, q, k, v, n_head=2, scale=0.125)
+    return f
+
+
+def test_norms_of_queries_and_keys_travel_with_attention() -> None:
+    step = plan(normed_heads(32))[-1]
+    assert (step.op, step.q_norm is not None, step.k_norm is not None) == ("attention", True, True)
+    assert {value.op for value in step.reads} == {"linear"}
+
+
+@pytest.mark.parametrize(("weights", "eps"), [(64, 1e-5), (16, 1e-5), (32, 1e-6)])
+def test_attention_norms_whole_heads_and_queries_as_keys(weights: int, eps: float) -> None:
+    with pytest.raises(ValueError, match="attention norms heads, queries as keys"):
+        plan(normed_heads(weights, eps))
+
+
+def test_a_product_norms_whole_rows() -> None:
+    rng = np.random.default_rng(0)
+    f = Forward(Rope(n_rot=32))
+    f.linear(f.rms_norm(f.embedding(weight(rng, 4, 64)), np.ones(32, np.float32), 1e-5), weight(rng, 4, 64))
+    with pytest.raises(ValueError, match="a product norms rows, not heads"):
+        plan(f)
+
+
+def test_a_bias_of_another_length_than_its_product_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    f = Forward(Rope(n_rot=32))
+    f.linear(f.embedding(weight(rng, 4, 32)), weight(rng, 4, 32), np.ones(5, np.float32))
+    with pytest.raises(ValueError, match="a bias has a value a row of its weight"):
+        build(Graph("", 1, 2, 256, 1, 1, 32, Rope(n_rot=32)), plan(f))
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_bias_is_added_to_the_product_and_then_the_residual(n: int) -> None:
+    rng = np.random.default_rng(0)
+    table, w, bias = weight(rng, 8, 32), weight(rng, 32, 32), rng.normal(0, 1, 32).astype(np.float32)
+    found = []
+    for with_bias in (False, True):
+        f = Forward(Rope(n_rot=32))
+        x = f.embedding(table)
+        y = f.linear(x, w, bias if with_bias else None)
+        if with_bias:
+            f.add(y, x)
+        graph = Graph("", 2, n, 256, 1, 1, 32, Rope(n_rot=32))
+        output = build(graph, plan(f))
+        graph.evaluate(np.arange(n, dtype=np.int32), 0, True)
+        found.append(np.stack([graph.row(output, i).copy() for i in range(n)]))
+    rows = np.stack([embedded(table, i) for i in range(n)])
+    assert found[1].tobytes() == ((found[0] + bias) + rows).tobytes()
+
+
+def embedded(table: Matrix, token: int) -> NDArray[np.float32]:
+    graph = Graph("", 1, 1, 256, 1, 1, 32, Rope(n_rot=32))
+    output = graph.buffer(table.cols, False)
+    graph.embed(table, output)
+    graph.evaluate(np.array([token], np.int32), 0, True)
+    return graph.row(output, 0).copy()
 
 
 @pytest.mark.parametrize("head_size", [32, 64])
