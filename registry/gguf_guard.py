@@ -84,6 +84,17 @@ class Report:
         return {key: value for key, value in report.items() if value is not None}
 
 
+def check(path: Path, options: ModelOptions) -> None:
+    """What loading a file would refuse it for, before the file is hashed.
+
+    Raises:
+        EngineError: what loading raises.
+    """
+    header = read_header(path)
+    check_header(header, options)
+    header.check_whole()
+
+
 def judge(path: Path, options: ModelOptions | None = None) -> Report:
     """Whether a file would be loaded with these options.
 

@@ -12,7 +12,7 @@ import signal
 import socket
 import stat
 import sys
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -24,10 +24,12 @@ from server.settings import Settings
 if TYPE_CHECKING:
     import uvicorn
 
+    from engine.model import ModelOptions
     from registry.catalog import Catalog
     from slots.residency import Residency
 
 log = logging.getLogger("bankml")
+_LONG_HASH = 0.5  # seconds after which the header is looked at while the file is still being hashed
 _GRACE = 5  # seconds that running answers have to end once the server is told to stop
 
 
@@ -96,14 +98,47 @@ def _find_model(settings: Settings) -> tuple[Path, Digest]:
         progress.close()
 
 
+def _refuse_early(settings: Settings, verified: Future[tuple[Path, Digest]]) -> None:
+    """Looks at the header of a file that takes long to hash: one that is not played is not worth the wait.
+
+    Raises:
+        ServeError: it is not played.
+    """
+    from engine.errors import EngineError
+    from registry.gguf_guard import check
+
+    if settings.model is None or wait([verified], _LONG_HASH).done:
+        return
+    path = Path(os.path.expanduser(settings.model))
+    try:
+        check(path, options_of(settings))
+    except EngineError as error:
+        raise ServeError(_named(path, str(error))) from error
+
+
+def options_of(settings: Settings) -> ModelOptions:
+    """How the model is to be loaded."""
+    from engine.model import ModelOptions
+
+    return ModelOptions(
+        n_ctx=settings.n_ctx,
+        n_batch=settings.n_batch,
+        n_ubatch=settings.n_ubatch,
+        n_threads=settings.n_threads,
+        cache_type_k=settings.cache_type_k,
+        cache_type_v=settings.cache_type_v,
+    )
+
+
 def catalog_of(settings: Settings, verified: Future[tuple[Path, Digest]]) -> Catalog:
     """The catalog of the one file served.
 
     Raises:
-        ServeError: the file cannot be read or fetched.
+        ServeError: the file cannot be read or fetched, or is not played (a large one is not hashed first).
     """
     from registry.catalog import Catalog
 
+    _refuse_early(settings, verified)
     try:
         path, digest = verified.result()
         return Catalog.of_file(path, aliases=settings.alias, digest=digest)
@@ -118,18 +153,9 @@ async def open_residency(settings: Settings, catalog: Catalog) -> Residency:
         ServeError: the model cannot be loaded.
     """
     from engine.errors import EngineError
-    from engine.model import ModelOptions
     from slots.residency import Residency
 
-    options = ModelOptions(
-        n_ctx=settings.n_ctx,
-        n_batch=settings.n_batch,
-        n_ubatch=settings.n_ubatch,
-        n_threads=settings.n_threads,
-        cache_type_k=settings.cache_type_k,
-        cache_type_v=settings.cache_type_v,
-    )
-    residency = Residency(catalog, options, keep_alive=settings.keep_alive)
+    residency = Residency(catalog, options_of(settings), keep_alive=settings.keep_alive)
     entry = catalog.default
     try:
         await residency.start()

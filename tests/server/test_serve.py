@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from server.serve import ServeError, listen
+from testing.gguf_writer import ModelFile
 
 COMMAND = [sys.executable, "-m", "server.cli", "serve"]
 LISTENING = re.compile(r"listening on (http://\S+|unix:\S+)")
@@ -170,6 +171,15 @@ def test_an_architecture_that_is_not_played_is_one_line_that_names_it(model_path
     said = refused("-m", str(path), "--port", "0")
     assert str(path) in said
     assert "xlama" in said
+
+
+def test_a_file_that_is_not_played_is_not_hashed_to_its_end_first(tmp_path: Path) -> None:
+    keys = {"general.architecture": "xlama", "tokenizer.ggml.model": "gpt2"}
+    vocabulary = {"tokenizer.ggml.tokens": ["a"], "tokenizer.ggml.merges": ["a a"]}
+    path = ModelFile(keys | vocabulary, {}).write(tmp_path / "large.gguf")
+    os.truncate(path, 1 << 42)  # a hole; it would be hashed for an hour
+    said = refused("-m", str(path), "--port", "0")
+    assert said == f"{path}: general.architecture is 'xlama', which is not played"
 
 
 def test_a_folder_and_a_missing_file_are_one_line(tmp_path: Path) -> None:
