@@ -168,6 +168,15 @@ def test_the_command_prints_json(tiny: ModelFile, path: Path, capsys: pytest.Cap
     assert (code, json.loads(out)) == (2, judge(path).as_json())
 
 
+def test_the_command_asks_for_the_cache_it_is_given(
+    tiny: ModelFile, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny.write(path)
+    code, out = said(capsys, str(path), "-ctk", "nosuch", "--cache_type_v", "neither")
+    assert code == 2
+    assert out.endswith("\n  the KV cache type 'nosuch' is not played\n  the KV cache type 'neither' is not played\n")
+
+
 def test_a_file_that_cannot_be_read_is_one_line_and_exit_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["guard", str(tmp_path / "absent")]) == 1
     out, err = capsys.readouterr()
