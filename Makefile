@@ -4,7 +4,7 @@
 #   make test    the tests                                                   (make test ARGS="-k sampling")
 #   make check   ruff, mypy, import-linter
 #   make bench   side by side with llama-server, where that is installed
-#   make oracle  our bits against its libraries', where they are installed   (make oracle ARGS="operations --type Q4_1")
+#   make oracle  our bits against its libraries', where they are installed   (make oracle ARGS="operations --only Q4_1")
 #   make build   the wheel and the source archive, in dist/
 #   make clean   remove .venv and everything built
 

@@ -1,6 +1,6 @@
 """`make oracle`: all we compute against the reference's own libraries, bit for bit.
 
-`python -m testing.oracles [operations|models ...] [--type Q4_K ...]`, with the reference installed (CONTRIBUTING.md).
+`python -m testing.oracles [operations|small|models ...] [--only NAME ...]`, with the reference installed.
 One line for each group of comparisons, a table at the end; the exit status is 1 if anything differed.
 """
 
@@ -8,26 +8,45 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from engine.gguf import GGMLType
-from testing.oracles import compare_operations
+from testing.oracles import compare_models, compare_operations, quantized_files
 from testing.oracles.comparison import Report
 from testing.oracles.reference_server import require
 from testing.server_process import ServerError
 
-PARTS = ("operations", "models")
+PARTS = ("operations", "small", "models")
+"""Single operations, small models of every kind, SmolLM2."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m testing.oracles", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to compare, of {', '.join(PARTS)}; all if none")
-    parser.add_argument("--type", action="append", default=[], metavar="TYPE", help="only this weight type, as Q4_K")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this weight type (Q4_K), small model (qwen3-yarn) or quantization (Q4_K_M)",
+    )
+    parser.add_argument(
+        "--files",
+        type=Path,
+        default=quantized_files.FOLDER,
+        metavar="FOLDER",
+        help="where smol-Q4_K_M.gguf and the like are, or are made",
+    )
     arguments = parser.parse_args()
     report = Report()
     try:
         print(f"reference: {require().identity()}")
         if "operations" in (arguments.parts or PARTS):
-            compare_operations.compare(report, [GGMLType[name] for name in arguments.type])
+            compare_operations.compare(report, [GGMLType[name] for name in arguments.only])
+        if "small" in (arguments.parts or PARTS):
+            compare_models.compare_small(report, arguments.only)
+        if "models" in (arguments.parts or PARTS):
+            compare_models.compare(report, arguments.files, arguments.only)
     except ServerError as error:
         print(f"oracle: {error}", file=sys.stderr)
         return 2

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from engine.gguf import GGMLType
 from engine.weights import PLAYED_TYPES
 from testing.oracles import engine_operations as ours
+from testing.oracles.blocks import WANTED
 from testing.oracles.comparison import Report
-from testing.oracles.operation_cases import KINDS, WANTED, products, shapes, weights
+from testing.oracles.operation_cases import KINDS, products, shapes, weights
 from testing.oracles.reference_ops import Operations
 
 
@@ -21,7 +22,7 @@ def compare(report: Report, kinds: Iterable[GGMLType] = ()) -> None:
             continue
         if kind not in WANTED:
             with report.group("products", kind.name, "-") as group:
-                group.fail(kind.name, "played, but operation_cases.HALVES does not say where its scales lie")
+                group.fail(kind.name, "played, but blocks.LAYOUTS does not say where its scales lie")
             continue
         _rows(report, operations, kind)
         _products(report, operations, kind)

@@ -6,7 +6,8 @@ import numpy as np
 
 from engine.gguf import GGMLType
 from engine.kernels import Arena, Graph, Matrix, Rope, isa, multiply, pack
-from testing.oracles.operation_cases import Bytes, Case, Floats
+from testing.oracles.draws import Bytes, Floats
+from testing.oracles.operation_cases import Case
 
 CODE_PATHS = tuple(dict.fromkeys((isa(), "portable")))
 """The kernels that run on this machine: the fastest, and plain C."""

@@ -16,30 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.gguf import GGMLType
-
-Bytes = npt.NDArray[np.uint8]
-Floats = npt.NDArray[np.float32]
-
-HALVES: Mapping[GGMLType, tuple[int, ...]] = {
-    GGMLType.Q4_0: (0,),
-    GGMLType.Q4_1: (0, 2),
-    GGMLType.Q5_0: (0,),
-    GGMLType.Q5_1: (0, 2),
-    GGMLType.Q8_0: (0,),
-    GGMLType.Q2_K: (80, 82),
-    GGMLType.Q3_K: (108,),
-    GGMLType.Q4_K: (0, 2),
-    GGMLType.Q5_K: (0, 2),
-    GGMLType.Q6_K: (208,),
-    GGMLType.IQ4_NL: (0,),
-    GGMLType.IQ4_XS: (0,),
-    GGMLType.Q1_0: (0,),
-    GGMLType.Q2_0: (0,),
-}
-"""Where the half-precision scales lie in a block; whatever else a block holds may be any byte."""
-
-WANTED = (GGMLType.F32, GGMLType.F16, GGMLType.BF16, *HALVES)
-"""The types that are promised."""
+from testing.oracles.blocks import FLOAT_TYPES, scale_offsets
+from testing.oracles.draws import Bytes, Draws, Floats
 
 KINDS = ("ordinary", "zeros", "denormals", "lowest", "highest", "infinite", "nan")
 """Weights: ordinary scales and random quants; or blocks at one edge, all of them, or every fourth for the last two."""
@@ -71,34 +49,6 @@ _FLOAT_EDGES: Mapping[str, Sequence[int]] = {
 }
 
 
-class Dice:
-    """Raw 64-bit draws of PCG64, cut to what is needed; its stream is fixed by numpy's compatibility policy."""
-
-    def __init__(self, *seed: int | str) -> None:
-        digest = hashlib.sha256(repr(seed).encode()).digest()
-        self._raw = np.random.PCG64(int.from_bytes(digest[:16], "little"))
-
-    def bytes(self, n: int) -> Bytes:
-        """n random bytes."""
-        words = np.asarray(self._raw.random_raw(-(-n // 8)), dtype="<u8")
-        return words.view(np.uint8)[:n].copy()
-
-    def words(self, *shape: int) -> npt.NDArray[np.uint32]:
-        """Random 32-bit numbers."""
-        n = int(np.prod(shape))
-        return self.bytes(4 * n).view("<u4").astype(np.uint32).reshape(shape)
-
-    def pick(self, values: Sequence[int], n: int) -> npt.NDArray[np.uint32]:
-        """n of `values`."""
-        return np.asarray(values, np.uint32)[self.words(n) % len(values)]
-
-    def normal(self, *shape: int) -> Floats:
-        """Bell-shaped numbers of deviation about 1: sums of eight 16-bit draws, exact in a float."""
-        draws = self.words(*shape, 4)
-        total = (draws >> 16).astype(np.int64) + (draws & 0xFFFF) - 0xFFFF
-        return np.asarray(total.sum(axis=-1) / 2.0**16 * 1.25, np.float32)
-
-
 @functools.lru_cache(maxsize=256)
 def weights(kind: GGMLType, rows: int, cols: int, values: str = "ordinary", seed: int = 0) -> Bytes:
     """A matrix in a type, as read-only bytes of a file.
@@ -106,44 +56,44 @@ def weights(kind: GGMLType, rows: int, cols: int, values: str = "ordinary", seed
     Raises:
         KeyError: nobody has said where the type's scales lie.
     """
-    dice = Dice("weights", kind.name, rows, cols, values, seed)
-    floats = kind in (GGMLType.F32, GGMLType.F16, GGMLType.BF16)
-    data = _floats(dice, kind, rows * cols, values) if floats else _blocks(dice, kind, rows * cols, values)
+    draws = Draws("weights", kind.name, rows, cols, values, seed)
+    fill = _floats if kind in FLOAT_TYPES else _blocks
+    data = fill(draws, kind, rows * cols, values)
     data.flags.writeable = False
     return data
 
 
-def _blocks(dice: Dice, kind: GGMLType, n_weights: int, values: str) -> Bytes:
+def _blocks(draws: Draws, kind: GGMLType, n_weights: int, values: str) -> Bytes:
     n = n_weights // kind.block_size
-    flat = dice.bytes(n * kind.block_bytes)
+    flat = draws.bytes(n * kind.block_bytes)
     blocks = flat.reshape(n, kind.block_bytes)
-    edge = np.ones(n, bool) if values not in ("infinite", "nan") else dice.words(n) % 4 == 0
+    edge = np.ones(n, bool) if values not in ("infinite", "nan") else draws.words(n) % 4 == 0
     if values in _BYTE_EDGES:
-        blocks[:] = dice.pick(_BYTE_EDGES[values], blocks.size).reshape(blocks.shape)
+        blocks[:] = draws.pick(_BYTE_EDGES[values], blocks.size).reshape(blocks.shape)
     if values == "zeros":
-        blocks[dice.words(n) % 2 == 0] = 0
-    for at in HALVES[kind]:
-        halves = _scales(dice, n)
+        blocks[draws.words(n) % 2 == 0] = 0
+    for at in scale_offsets(kind):
+        halves = _scales(draws, n)
         if values in _HALF_EDGES:
-            halves = np.where(edge, dice.pick(_HALF_EDGES[values], n), halves)
+            halves = np.where(edge, draws.pick(_HALF_EDGES[values], n), halves)
         elif values == "highest":
-            halves = np.where(dice.words(n) % 2 == 0, np.uint32(0x7BFF), halves)
+            halves = np.where(draws.words(n) % 2 == 0, np.uint32(0x7BFF), halves)
         blocks[:, at : at + 2] = halves.astype("<u2").view(np.uint8).reshape(n, 2)
     return flat
 
 
-def _scales(dice: Dice, n: int) -> npt.NDArray[np.uint32]:
+def _scales(draws: Draws, n: int) -> npt.NDArray[np.uint32]:
     """Halves of either sign between 2^-12 and 2^-4, as real files' scales are."""
-    draws = dice.words(n)
-    return np.asarray((draws & 0x83FF) | ((draws >> 16) % 8 + 3) << 10, np.uint32)
+    words = draws.words(n)
+    return np.asarray((words & 0x83FF) | ((words >> 16) % 8 + 3) << 10, np.uint32)
 
 
-def _floats(dice: Dice, kind: GGMLType, n: int, values: str) -> Bytes:
-    draws = dice.words(n)
-    bits = (draws & 0x807FFFFF) | ((draws >> 23) % 8 + 119) << 23  # 2^-8 to 2^-1
+def _floats(draws: Draws, kind: GGMLType, n: int, values: str) -> Bytes:
+    words = draws.words(n)
+    bits = (words & 0x807FFFFF) | ((words >> 23) % 8 + 119) << 23  # 2^-8 to 2^-1
     if values in _FLOAT_EDGES:
         every = 1 if values in ("zeros", "denormals") else 16
-        bits = np.where(dice.words(n) % every == 0, dice.pick(_FLOAT_EDGES[values], n), bits)
+        bits = np.where(draws.words(n) % every == 0, draws.pick(_FLOAT_EDGES[values], n), bits)
     if kind is GGMLType.F32:
         return bits.astype("<u4").view(np.uint8)
     if kind is GGMLType.BF16:
@@ -158,9 +108,9 @@ def _floats(dice: Dice, kind: GGMLType, n: int, values: str) -> Bytes:
 @functools.lru_cache(maxsize=256)
 def activations(n: int, cols: int, values: str = "ordinary", seed: int = 0) -> Floats:
     """n read-only rows of activations: bell-shaped with outliers, or rows that quantizers trip over in turn."""
-    dice = Dice("activations", n, cols, values, seed)
-    rows = dice.normal(n, cols)
-    rows[dice.words(n, cols) % 64 == 0] *= np.float32(16)
+    draws = Draws("activations", n, cols, values, seed)
+    rows = draws.normal(n, cols)
+    rows[draws.words(n, cols) % 64 == 0] *= np.float32(16)
     if values == "edges":
         for i in range(n):
             _EDGES[(i + seed) % len(_EDGES)](rows[i])

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from testing.oracles.operation_cases import WANTED, Case, digest, recorded, recorded_rows
+from testing.oracles.blocks import WANTED
+from testing.oracles.operation_cases import Case, digest, recorded, recorded_rows
 from testing.oracles.reference_ops import Operations
 from testing.oracles.reference_server import require
 from testing.server_process import ServerError

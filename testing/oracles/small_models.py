@@ -7,87 +7,24 @@ with: a byte-level vocabulary of 256 bytes, some merges and three special tokens
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from engine.gguf import GGMLType
 from testing.gguf_writer import ModelFile, TensorData
-
-Bytes = npt.NDArray[np.uint8]
-
-# --- draws --------------------------------------------------------------------------------------------------------
-
-
-class Draws:
-    """Integers from a seed: the raw words of PCG64, a stream that numpy promises not to change."""
-
-    def __init__(self, seed: int) -> None:
-        self._bits = np.random.PCG64(seed)
-
-    def bytes(self, rows: int, columns: int) -> Bytes:
-        """Any bytes, (rows, columns)."""
-        words: npt.NDArray[np.uint64] = self._bits.random_raw(-(-rows * columns // 8))
-        return words.astype("<u8").view(np.uint8)[: rows * columns].reshape(rows, columns)
-
-    def integers(self, n: int, bits: int) -> npt.NDArray[np.int64]:
-        """n integers of `bits` bits (at most 16), from 0 on."""
-        return self.bytes(n, 2).view("<u2").reshape(n).astype(np.int64) & ((1 << bits) - 1)
-
-    def halves(self, n: int, exponent: int, *, negative: bool = False) -> Bytes:
-        """Half-precision numbers of 2^exponent to twice as much, (n, 2) bytes; one in 64 is zero or subnormal."""
-        draw = self.integers(n, 16)
-        normal = draw & 0x3FF | exponent + 15 << 10
-        rare = np.where(draw & 1 == 0, 0, draw & 0x3FF)
-        half = np.where(draw >> 10 == 0, rare, normal) | (0x8000 if negative else 0)
-        return half.astype("<u2").view(np.uint8).reshape(n, 2)
-
-    def floats(self, n: int, exponent: int) -> npt.NDArray[np.float32]:
-        """Numbers of 11 bits, spread evenly over -2^exponent to 2^exponent."""
-        return np.ldexp((self.integers(n, 11) - 1024).astype(np.float32), exponent - 10)
-
+from testing.oracles.blocks import WANTED, small_weights
+from testing.oracles.draws import Draws
 
 # --- weights ------------------------------------------------------------------------------------------------------
 
 
-def _f32(draws: Draws, n: int) -> Bytes:
-    return draws.floats(n, -2).astype("<f4").view(np.uint8).reshape(n, 4)
-
-
-def _f16(draws: Draws, n: int) -> Bytes:
-    return draws.floats(n, -2).astype("<f2").view(np.uint8).reshape(n, 2)
-
-
-def _bf16(draws: Draws, n: int) -> Bytes:
-    words = draws.floats(n, -2).view(np.uint32) >> 16
-    return words.astype("<u2").view(np.uint8).reshape(n, 2)
-
-
-def _q8_0(draws: Draws, n: int) -> Bytes:
-    return np.hstack([draws.halves(n, -10), draws.bytes(n, 32)])
-
-
-def _q4_1(draws: Draws, n: int) -> Bytes:
-    return np.hstack([draws.halves(n, -6), draws.halves(n, -3, negative=True), draws.bytes(n, 16)])
-
-
-BLOCKS: Final[Mapping[GGMLType, Callable[[Draws, int], Bytes]]] = {
-    GGMLType.F32: _f32,
-    GGMLType.F16: _f16,
-    GGMLType.BF16: _bf16,
-    GGMLType.Q8_0: _q8_0,
-    GGMLType.Q4_1: _q4_1,
-}
-"""Type -> n blocks of it, (n, block bytes): weights around zero, about a tenth large."""
-
-
 def matrix(draws: Draws, kind: GGMLType, rows: int, cols: int) -> TensorData:
-    """A weight matrix of a type that is in `BLOCKS`."""
-    data = BLOCKS[kind](draws, rows * cols // kind.block_size)
+    """A weight matrix of a type that is in `blocks.WANTED`."""
+    data = small_weights(draws, kind, rows * cols // kind.block_size)
     return TensorData(kind, (cols, rows), data.tobytes())
 
 
@@ -134,14 +71,15 @@ def _merges() -> list[tuple[str, str]]:
     return list(dict.fromkeys(pairs))
 
 
-def vocabulary(pre: str) -> dict[str, Any]:
-    """The tokenizer's keys: special tokens first, then bytes, then merged ones."""
+def vocabulary(pre: str, multiple: int = 1) -> dict[str, Any]:
+    """The tokenizer's keys: special tokens first, then bytes, merged ones, and unused ones up to a multiple."""
     tokens = [*SPECIAL, *_byte_letters(), *("".join(pair) for pair in _merges())]
+    n_unused = -len(tokens) % multiple
     return {
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": pre,
-        "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": [3] * len(SPECIAL) + [1] * (len(tokens) - len(SPECIAL)),
+        "tokenizer.ggml.tokens": [*tokens, *(f"<|unused-{i}|>" for i in range(n_unused))],
+        "tokenizer.ggml.token_type": [3] * len(SPECIAL) + [1] * (len(tokens) - len(SPECIAL)) + [3] * n_unused,
         "tokenizer.ggml.merges": [" ".join(pair) for pair in _merges()],
         "tokenizer.ggml.bos_token_id": 0,
         "tokenizer.ggml.eos_token_id": 2,
@@ -166,6 +104,7 @@ class SmallModel:
         keys: further keys of the header, without the architecture's prefix.
         biases: tensors, without block and suffix, that have a bias.
         rope_factors: whether the file divides the rotary angles.
+        vocab_multiple: what the number of tokens is filled up to a multiple of.
     """
 
     name: str
@@ -181,6 +120,7 @@ class SmallModel:
     keys: Mapping[str, Any] = field(default_factory=dict)
     biases: tuple[str, ...] = ()
     rope_factors: bool = False
+    vocab_multiple: int = 1
 
     def shapes(self) -> dict[str, tuple[int, int]]:
         """Rows and columns of a layer's matrices."""
@@ -214,8 +154,8 @@ class SmallModel:
 
     def file(self) -> ModelFile:
         """The whole model; its seed is its name."""
-        draws = Draws(int.from_bytes(self.name.encode()))
-        words = vocabulary("smollm" if self.architecture == "llama" else "qwen2")
+        draws = Draws(self.name)
+        words = vocabulary("smollm" if self.architecture == "llama" else "qwen2", self.vocab_multiple)
         n_vocab = len(words["tokenizer.ggml.tokens"])
         tensors = {"token_embd.weight": matrix(draws, self.embedding, n_vocab, self.n_embd)}
         if self.rope_factors:
@@ -253,6 +193,18 @@ _ALL = (*_QKV, "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 def _yarn(factor: float, n_ctx_orig: int, **keys: Any) -> dict[str, Any]:
     scaling = {"type": "yarn", "factor": factor, "original_context_length": n_ctx_orig, **keys}
     return {f"rope.scaling.{name}": value for name, value in scaling.items()}
+
+
+def _all_of(kind: GGMLType) -> SmallModel:
+    """All matrices of one type, in rows that each type can hold; an output whose rows do not come in eights."""
+    name = f"llama-all-{kind.name.lower()}"
+    return SmallModel(name, "llama", (4, 2, 64), (kind,), n_embd=256, n_ff=256, n_layer=1, embedding=kind, output=kind)
+
+
+def _tied(kind: GGMLType) -> SmallModel:
+    """An embedding of one type that is the output too, its rows in eights."""
+    name = f"llama-tied-{kind.name.lower()}"
+    return SmallModel(name, "llama", (4, 2, 64), _F16, n_embd=256, n_layer=1, embedding=kind, vocab_multiple=8)
 
 
 MODELS: Final[Sequence[SmallModel]] = (
@@ -304,8 +256,11 @@ MODELS: Final[Sequence[SmallModel]] = (
         keys={**_yarn(4.0, 256, attn_factor=1.25), "rope.freq_base": 1000000.0},
     ),
     SmallModel("qwen3-yarn-odd", "qwen3", (4, 4, 80), _Q8_0, keys=_yarn(2.7, 300)),
+    *map(_all_of, WANTED),
+    *map(_tied, (GGMLType.Q4_0, GGMLType.Q4_K, GGMLType.IQ4_NL, GGMLType.Q8_0)),
 )
-"""Every architecture, each kind of matrix, and what a header may ask of them."""
+"""Every architecture, each kind of matrix, and what a header may ask of them; every weight type as matrix, embedding
+and output; embeddings that are outputs of the types that are repacked for them."""
 
 BY_NAME: Final[Mapping[str, SmallModel]] = {model.name: model for model in MODELS}
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from engine.gguf import GGMLType
+from testing.oracles.blocks import WANTED
 from testing.oracles.comparison import Group, Report, same_bits
-from testing.oracles.operation_cases import WANTED, activations, digest, weights
+from testing.oracles.operation_cases import activations, digest, weights
 
 
 def floats(*bits: int) -> np.ndarray:
