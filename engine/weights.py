@@ -12,7 +12,27 @@ from engine.errors import UnplayableModel
 from engine.gguf import GGMLType, GGUFFile, TensorInfo
 from engine.kernels import Arena, Matrix, pack
 
-PLAYED_TYPES = frozenset({GGMLType.F32, GGMLType.F16, GGMLType.BF16, GGMLType.Q4_1, GGMLType.Q8_0})
+PLAYED_TYPES = frozenset(
+    {
+        GGMLType.F32,
+        GGMLType.F16,
+        GGMLType.BF16,
+        GGMLType.Q4_0,
+        GGMLType.Q4_1,
+        GGMLType.Q5_0,
+        GGMLType.Q5_1,
+        GGMLType.Q8_0,
+        GGMLType.Q2_K,
+        GGMLType.Q3_K,
+        GGMLType.Q4_K,
+        GGMLType.Q5_K,
+        GGMLType.Q6_K,
+        GGMLType.IQ4_NL,
+        GGMLType.IQ4_XS,
+        GGMLType.Q1_0,
+        GGMLType.Q2_0,
+    }
+)
 
 
 # --- the rules: why a tensor is not taken, None if it is ------------------------------------------------------------

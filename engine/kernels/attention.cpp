@@ -132,25 +132,25 @@ void attend_heads_t(const HeadCache& cache, const float* q, int64_t heads, float
 template <int RM, int RN>
 void gemm_block(float* c, int64_t ldc, const float* a, int64_t lda, const float* b, int64_t ldb, int64_t k) {
     F8 acc[RM][RN];
-#pragma GCC unroll 6
+BANKML_UNROLL(6)
     for (int i = 0; i < RM; ++i) {
-#pragma GCC unroll 2
+BANKML_UNROLL(2)
         for (int j = 0; j < RN; ++j) acc[i][j] = load8(c + i * ldc + 8 * j);
     }
     for (int64_t kk = 0; kk < k; ++kk) {
         F8 row[RN];
-#pragma GCC unroll 2
+BANKML_UNROLL(2)
         for (int j = 0; j < RN; ++j) row[j] = load8(b + kk * ldb + 8 * j);
-#pragma GCC unroll 6
+BANKML_UNROLL(6)
         for (int i = 0; i < RM; ++i) {
             const F8 x = set8(a[i * lda + kk]);
-#pragma GCC unroll 2
+BANKML_UNROLL(2)
             for (int j = 0; j < RN; ++j) acc[i][j] = fma8(row[j], x, acc[i][j]);
         }
     }
-#pragma GCC unroll 6
+BANKML_UNROLL(6)
     for (int i = 0; i < RM; ++i) {
-#pragma GCC unroll 2
+BANKML_UNROLL(2)
         for (int j = 0; j < RN; ++j) store8(c + i * ldc + 8 * j, acc[i][j]);
     }
 }

@@ -131,18 +131,6 @@ const bankml::Kernels * kernels_for(const std::string & isa) {
     return kernels;
 }
 
-size_t row_bytes(bankml::Type type, int64_t cols) {
-    const size_t n = static_cast<size_t>(cols);
-    switch (type) {
-        case bankml::Type::F32: return n * 4;
-        case bankml::Type::F16:
-        case bankml::Type::BF16: return n * 2;
-        case bankml::Type::Q4_1: return n / 32 * 20;
-        case bankml::Type::Q8_0: return n / 32 * 34;
-    }
-    throw nb::value_error("no kernel for this type");
-}
-
 // Memory for packed weights, handed out from its start.
 struct Arena {
     bankml::Pages pages;
@@ -158,14 +146,17 @@ void bind_matrix(nb::module_ & m) {
             "__init__",
             [](Matrix * self, uint32_t type, const Bytes & data, int64_t rows, int64_t cols) {
                 const bankml::Type known = static_cast<bankml::Type>(type);
-                const size_t bytes = row_bytes(known, cols);
-                if (cols % bankml::kBlock != 0 || data.size() != bytes * static_cast<size_t>(rows)) {
+                const bankml::BlockSize block = bankml::block_size(known);
+                if (block.weights == 0) throw nb::value_error("no kernel for this type");
+                const size_t bytes = static_cast<size_t>(cols / block.weights * block.bytes);
+                if (cols % bankml::kBlock != 0 || cols % block.weights != 0 ||
+                    data.size() != bytes * static_cast<size_t>(rows)) {
                     throw nb::value_error("the data does not have the size of this matrix");
                 }
                 new (self) Matrix{known, data.data(), rows, cols, bytes};
             },
             nb::arg("type"), nb::arg("data"), nb::arg("rows"), nb::arg("cols"), nb::keep_alive<1, 3>())
-        .def_prop_ro("packed_bytes", [](const Matrix & w) { return bankml::packed_bytes(w); })
+        .def_prop_ro("packed_bytes", [](const Matrix & w) { return bankml::packed_bytes(w.type, w.rows, w.cols); })
         .def_ro("rows", &Matrix::rows)
         .def_ro("cols", &Matrix::cols);
     m.def(
@@ -180,7 +171,7 @@ void bind_matrix(nb::module_ & m) {
             const bankml::Kernels * kernels = kernels_for("");
             const nb::gil_scoped_release unlocked;
             for (Matrix * w : matrices) {
-                const size_t bytes = bankml::packed_bytes(*w);
+                const size_t bytes = bankml::packed_bytes(w->type, w->rows, w->cols);
                 if (bytes == 0 || w->packed != nullptr) continue;
                 if (arena.used + bytes > arena.pages.size()) throw nb::value_error("the arena is full");
                 uint8_t * out = arena.pages.as<uint8_t>() + arena.used;
@@ -298,16 +289,22 @@ void bind_operations(nb::module_ & m) {
     using bankml::Matrix;
     m.def(
         "multiply",
-        [](const std::string & isa, const Matrix & w, const FloatRows & x) {
+        [](const std::string & isa, Matrix w, const FloatRows & x) {
             const bankml::Kernels * kernels = kernels_for(isa);
+            std::vector<uint8_t> packed;
+            if (w.packed == nullptr && bankml::is_interleaved(w.type, w.rows)) {
+                packed.resize(bankml::packed_bytes(w.type, w.rows, w.cols));
+                kernels->pack(w, packed.data());
+                w.packed = packed.data();
+            }
             const int64_t n = static_cast<int64_t>(x.shape(0));
             if (static_cast<int64_t>(x.shape(1)) != w.cols) throw nb::value_error("rows of w.cols floats are needed");
-            const bankml::Activation kind = bankml::activation_of(w.type);
+            const bankml::Activation kind = bankml::activation_of(w);
             const int64_t rows = n == 1 ? 1 : bankml::kPanelRows;
             const size_t bytes = bankml::panel_bytes(kind, rows, w.cols);
             std::vector<uint8_t> panels(bytes * static_cast<size_t>((n + rows - 1) / rows));
             for (int64_t i = 0; i < n; ++i) {
-                kernels->pack_row(kind, x.data() + i * w.cols, w.cols, i % rows, rows,
+                kernels->pack_row(bankml::activation_of_row(kind, i, n), x.data() + i * w.cols, w.cols, i % rows, rows,
                                   panels.data() + bytes * static_cast<size_t>(i / rows));
             }
             float * y = new float[static_cast<size_t>(n * w.rows)];
@@ -316,7 +313,7 @@ void bind_operations(nb::module_ & m) {
                 kernels->matvec(w, panels.data(), y, nullptr, 0, w.rows);
             } else {
                 std::vector<uint8_t> scratch(bankml::matmul_scratch_bytes(w.cols));
-                kernels->matmul(w, panels.data(), y, nullptr, w.rows, n, 0, w.rows, scratch.data());
+                kernels->matmul({w, panels.data(), y, nullptr, w.rows, n, n, 0, w.rows, scratch.data()});
             }
             return nb::ndarray<nb::numpy, float, nb::ndim<2>>(
                 y, {static_cast<size_t>(n), static_cast<size_t>(w.rows)}, owner);

@@ -1,43 +1,9 @@
-// The steps between the products: dequantizing an embedding row, RMS norm, SwiGLU, rotary embedding. And the table that
-// offers this build's kernels.
+// The steps between the products: RMS norm, SwiGLU, rotary embedding. And the table that offers this build's kernels.
 #include "attention.h"
 #include "matmul.h"
 
 namespace bankml::BANKML_ISA {
 namespace {
-
-void dequantize_row(Type type, const uint8_t* row, float* y, int64_t n) {
-    const uint16_t* halves = reinterpret_cast<const uint16_t*>(row);
-    switch (type) {
-        case Type::F32: std::memcpy(y, row, static_cast<size_t>(n) * 4); return;
-        case Type::F16:
-            for (int64_t i = 0; i < n; ++i) y[i] = f16_to_f32(halves[i]);
-            return;
-        case Type::BF16:
-            for (int64_t i = 0; i < n; ++i) y[i] = bf16_to_f32(halves[i]);
-            return;
-        case Type::Q8_0:
-            for (int64_t b = 0; b < n / kBlock; ++b, row += 34, y += kBlock) {
-                uint16_t d;
-                std::memcpy(&d, row, sizeof d);
-                for (int i = 0; i < kBlock; ++i) {
-                    y[i] = static_cast<float>(static_cast<int8_t>(row[2 + i])) * f16_to_f32(d);
-                }
-            }
-            return;
-        case Type::Q4_1:
-            for (int64_t b = 0; b < n / kBlock; ++b, row += 20, y += kBlock) {
-                uint16_t d, m;
-                std::memcpy(&d, row, sizeof d);
-                std::memcpy(&m, row + 2, sizeof m);
-                for (int i = 0; i < 16; ++i) {
-                    y[i] = static_cast<float>(row[4 + i] & 15) * f16_to_f32(d) + f16_to_f32(m);
-                    y[i + 16] = static_cast<float>(row[4 + i] >> 4) * f16_to_f32(d) + f16_to_f32(m);
-                }
-            }
-            return;
-    }
-}
 
 void rms_norm(const float* x, const float* weight, float* y, int64_t n, float eps) {
     double sum = 0.0;
@@ -80,10 +46,10 @@ void store_f16(const float* x, uint16_t* y, int64_t n) {
 
 extern const Kernels kernels;
 #if defined(__AVX2__)
-const Kernels kernels{"avx2",   dequantize_row, rms_norm, swiglu,  rotate,     store_f16, pack,
+const Kernels kernels{"avx2",   rms_norm, swiglu,  rotate,     store_f16, pack,
                       pack_row, matvec,         matmul,   attend_heads, attend_tile};
 #else
-const Kernels kernels{"portable", dequantize_row, rms_norm, swiglu,  rotate,     store_f16, pack,
+const Kernels kernels{"portable", rms_norm, swiglu,  rotate,     store_f16, pack,
                       pack_row,   matvec,         matmul,   attend_heads, attend_tile};
 #endif
 

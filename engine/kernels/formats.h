@@ -2,17 +2,12 @@
 // together.
 #pragma once
 
+#include "blocks.h"
 #include "kernels.h"
 #include "simd.h"
 
 namespace bankml::BANKML_ISA {
 namespace {
-
-inline float half_at(const uint8_t* p) {
-    uint16_t h;
-    std::memcpy(&h, p, sizeof h);
-    return f16_to_f32(h);
-}
 
 // --- One block of a row as files hold it ---------------------------------------------------------------------------
 
@@ -39,6 +34,54 @@ struct Q80 {
         d = gather_f16(p, stride);
         m = zero8();
     }
+};
+
+// Half d, 16 bytes of nibbles: d * (q - 8).
+struct Q40 {
+    static constexpr size_t bytes = 18;
+    static constexpr bool has_min = false;
+    static float scale(const uint8_t* block) { return half_at(block); }
+    static float min(const uint8_t*) { return 0.0f; }
+    static B32 quants(const uint8_t* block) { return sub32(load_nibbles(block + 2), set32(8)); }
+    static F8 dot(B32 w, B32 x) { return dot_s8_s8(abs32(w), w, x); }
+    static void gather(const uint8_t* p, size_t stride, F8& d, F8& m) { Q80::gather(p, stride, d, m); }
+};
+
+// Half d, 32 fifth bits, 16 bytes of nibbles: d * (q - 16).
+struct Q50 {
+    static constexpr size_t bytes = 22;
+    static constexpr bool has_min = false;
+    static float scale(const uint8_t* block) { return half_at(block); }
+    static float min(const uint8_t*) { return 0.0f; }
+    static B32 quants(const uint8_t* block) {
+        return or32(load_nibbles(block + 6), without32(set32(static_cast<int8_t>(0xf0)), bits32(block + 2)));
+    }
+    static F8 dot(B32 w, B32 x) { return dot_s8_s8(abs32(w), w, x); }
+    static void gather(const uint8_t* p, size_t stride, F8& d, F8& m) { Q80::gather(p, stride, d, m); }
+};
+
+// Half d, half m, 32 fifth bits, 16 bytes of nibbles: d * q + m.
+struct Q51 {
+    static constexpr size_t bytes = 24;
+    static constexpr bool has_min = true;
+    static float scale(const uint8_t* block) { return half_at(block); }
+    static float min(const uint8_t* block) { return half_at(block + 2); }
+    static B32 quants(const uint8_t* block) {
+        return or32(load_nibbles(block + 8), and32(set32(0x10), bits32(block + 4)));
+    }
+    static F8 dot(B32 w, B32 x) { return dot_u8_s8(w, x); }
+    static void gather(const uint8_t* p, size_t stride, F8& d, F8& m) { gather_f16x2(p, stride, d, m); }
+};
+
+// Half d, 16 bytes of nibbles: d * value[q].
+struct Iq4Nl {
+    static constexpr size_t bytes = 18;
+    static constexpr bool has_min = false;
+    static float scale(const uint8_t* block) { return half_at(block); }
+    static float min(const uint8_t*) { return 0.0f; }
+    static B32 quants(const uint8_t* block) { return lookup32(kIq4Values, load_nibbles(block + 2)); }
+    static F8 dot(B32 w, B32 x) { return dot_s8_s8(abs32(w), w, x); }
+    static void gather(const uint8_t* p, size_t stride, F8& d, F8& m) { Q80::gather(p, stride, d, m); }
 };
 
 // --- Eight rows, walked block by block -----------------------------------------------------------------------------

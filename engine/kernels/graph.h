@@ -112,7 +112,7 @@ class Graph {
     std::vector<Buffer> buffers_;
     std::vector<std::unique_ptr<Step>> steps_;
     std::vector<Scratch> scratch_;
-    Pages panels_[4];    // by Activation
+    Pages panels_[kActivations];
     Pages rope_table_;   // [n_rows][n_rot]: cosine, sine, cosine, ...
     int64_t max_cols_ = 0;
     int64_t max_heads_ = 0;

@@ -1,4 +1,4 @@
-// Integer products: Q4_1 and Q8_0 weights with Q8 activations.
+// Products of blocks of 32 weights (Q4_0 to Q8_0, IQ4_NL) row by row, and which kernel takes which matrix.
 //
 // Every lane adds its blocks in file order with one fused multiply-add a block, and the lanes are added as sum_lanes
 // does: the bits of ggml's per-row dot product, whichever tile a row travels in. What the tiles save is the unpacking:
@@ -9,31 +9,15 @@
 namespace bankml::BANKML_ISA {
 namespace {
 
-void pack_q8(const float* x, int64_t cols, int64_t row, int64_t rows, uint8_t* panel) {
-    const size_t stride = static_cast<size_t>(rows) * 40;
-    for (int64_t b = 0; b < cols / kBlock; ++b, x += kBlock, panel += stride) {
-        const F8 m01 = max8(abs8(load8(x)), abs8(load8(x + 8)));
-        const float largest = max_lane(max8(m01, max8(abs8(load8(x + 16)), abs8(load8(x + 24)))));
-        const float d = largest / 127.0f;
-        const float inverse = largest != 0.0f ? 127.0f / largest : 0.0f;
-        float* scales = reinterpret_cast<float*>(panel);
-        int8_t* quants = reinterpret_cast<int8_t*>(panel + rows * 8) + row * kBlock;
-        const int32_t sum = quantize32(x, inverse, quants);
-        scales[row] = f16_to_f32(f32_to_f16(d));
-        scales[rows + row] = f16_to_f32(f32_to_f16(d * static_cast<float>(sum)));
-    }
-}
-
 // One activation row (row `index` of a panel of `rows`) by one weight row.
 template <class Block>
 float dot_row(const uint8_t* w, const uint8_t* panel, int64_t blocks, int64_t index, int64_t rows) {
     F8 acc = zero8();
     float mins = 0.0f;
-    for (int64_t b = 0; b < blocks; ++b, w += Block::bytes, panel += rows * 40) {
-        const float* scales = reinterpret_cast<const float*>(panel);
-        const B32 x = load32(panel + rows * 8 + index * kBlock);
-        acc = fma8(set8(Block::scale(w) * scales[index]), Block::dot(Block::quants(w), x), acc);
-        if constexpr (Block::has_min) mins = std::fma(Block::min(w), scales[rows + index], mins);
+    Q8Block x{panel, rows};
+    for (int64_t b = 0; b < blocks; ++b, w += Block::bytes, x.next()) {
+        acc = fma8(set8(Block::scale(w) * x.d(index)), Block::dot(Block::quants(w), load32(x.quants(index))), acc);
+        if constexpr (Block::has_min) mins = std::fma(Block::min(w), x.scaled_sum(index), mins);
     }
     return Block::has_min ? sum_lanes(acc) + mins : sum_lanes(acc);
 }
@@ -55,7 +39,7 @@ void dot_8_rows(Rows w, const uint8_t* panel, int64_t blocks, float out[8]) {
         store8_for_broadcast(scale, mul8(scales, set8(d)));
         if constexpr (Block::has_min) mins = fma8(minima, set8(s), mins);
         const B32 x = load32(panel + 8);
-#pragma GCC unroll 4
+BANKML_UNROLL(4)
         for (int pair = 0; pair < 4; ++pair) {
             B32 first, second;
             w.quants(pair, first, second);
@@ -128,10 +112,10 @@ void tile_2x4(const Unpacked& group, int64_t pair, const uint8_t* panel, int64_t
         const float* d = reinterpret_cast<const float*>(panel);
         store8_for_broadcast(scale, mul8(load8(group.scale + (b * 2 + pair) * 8), load4x2(d)));
         if constexpr (Block::has_min) mins = fma8(load8(group.min + (b * 2 + pair) * 8), load4x2(d + 4), mins);
-#pragma GCC unroll 2
+BANKML_UNROLL(2)
         for (int r = 0; r < 2; ++r) {
             const B32 q = load32(group.quants + (b * kGroupRows + pair * 2 + r) * 32);
-#pragma GCC unroll 4
+BANKML_UNROLL(4)
             for (int i = 0; i < 4; ++i) {
                 acc[r][i] = fma8(set8(scale[r * 4 + i]), Block::dot(q, load32(panel + 32 + 32 * i)), acc[r][i]);
             }
@@ -143,77 +127,101 @@ void tile_2x4(const Unpacked& group, int64_t pair, const uint8_t* panel, int64_t
 }
 
 template <class Rows>
-void matmul_q(const Matrix& w, const uint8_t* panels, float* y, const float* residual, int64_t ldy, int64_t n,
-              int64_t first, int64_t last, uint8_t* scratch) {
+void matmul_q(const MatmulArgs& args) {
     using Block = typename Rows::Block;
+    const Matrix& w = args.w;
     const int64_t blocks = w.cols / kBlock;
-    const size_t stride = panel_bytes(Activation::Q8, kPanelRows, w.cols);
-    const auto put = [&](int64_t i, int64_t r, float sum) {
-        y[i * ldy + r] = residual ? sum + residual[i * ldy + r] : sum;
-    };
+    const size_t stride = panel_bytes(Activation::Q8_0, kPanelRows, w.cols);
     Unpacked group;
-    group.quants = scratch;
-    group.scale = reinterpret_cast<float*>(scratch + blocks * kGroupRows * 32);
+    group.quants = args.scratch;
+    group.scale = reinterpret_cast<float*>(args.scratch + blocks * kGroupRows * 32);
     group.min = group.scale + blocks * 16;
-    const int64_t whole = first + (last - first) / 8 * 8;
-    for (int64_t r = first; r < whole; r += kGroupRows) {
+    const int64_t whole = args.first + (args.last - args.first) / 8 * 8;
+    for (int64_t r = args.first; r < whole; r += kGroupRows) {
         unpack_group(Rows(w, r / 8 * 8), blocks, static_cast<int>(r % 8 / kGroupRows), group);
-        for (int64_t i = 0; i < n; i += kPanelRows) {
-            const uint8_t* panel = panels + static_cast<size_t>(i / kPanelRows) * stride;
-            const int64_t rows = n - i < kPanelRows ? n - i : kPanelRows;
+        for (int64_t i = 0; i < args.n; i += kPanelRows) {
+            const uint8_t* panel = args.panels + static_cast<size_t>(i / kPanelRows) * stride;
+            const int64_t rows = args.n - i < kPanelRows ? args.n - i : kPanelRows;
             for (int64_t pair = 0; pair < 2; ++pair) {
                 alignas(32) float out[8];
                 tile_2x4<Block>(group, pair, panel, blocks, out);
                 for (int64_t j = 0; j < rows; ++j) {
-                    put(i + j, r + pair * 2, out[j]);
-                    put(i + j, r + pair * 2 + 1, out[4 + j]);
+                    args.put(i + j, r + pair * 2, out[j]);
+                    args.put(i + j, r + pair * 2 + 1, out[4 + j]);
                 }
             }
         }
     }
-    for (int64_t r = whole; r < last; ++r) {
-        for (int64_t i = 0; i < n; ++i) {
-            const uint8_t* panel = panels + static_cast<size_t>(i / kPanelRows) * stride;
-            put(i, r, dot_row<Block>(w.row(r), panel, blocks, i % kPanelRows, kPanelRows));
+    for (int64_t r = whole; r < args.last; ++r) {
+        for (int64_t i = 0; i < args.n; ++i) {
+            const uint8_t* panel = args.panels + static_cast<size_t>(i / kPanelRows) * stride;
+            args.put(i, r, dot_row<Block>(w.row(r), panel, blocks, i % kPanelRows, kPanelRows));
         }
+    }
+}
+
+// One activation row by rows of IQ4_NL: ggml adds even and odd blocks apart, and a last odd block as one number.
+void matvec_iq4_nl(const Matrix& w, const uint8_t* panel, float* y, const float* residual, int64_t first,
+                   int64_t last) {
+    const int64_t blocks = w.cols / kBlock;
+    for (int64_t r = first; r < last; ++r) {
+        F8 acc[2] = {zero8(), zero8()};
+        const uint8_t* block = w.row(r);
+        Q8Block x{panel, 1};
+        for (int64_t b = 0; b < blocks / 2 * 2; ++b, block += Iq4Nl::bytes, x.next()) {
+            const F8 products = Iq4Nl::dot(Iq4Nl::quants(block), load32(x.quants(0)));
+            acc[b % 2] = fma8(set8(x.d(0) * Iq4Nl::scale(block)), products, acc[b % 2]);
+        }
+        float sum = sum_lanes(add8(acc[0], acc[1]));
+        if (blocks % 2 != 0) {
+            const B32 q = Iq4Nl::quants(block);
+            const I8 products = pairs8i(set16w(1), pairs16w(abs32(q), sign32(load32(x.quants(0)), q)));
+            sum = std::fma(x.d(0) * Iq4Nl::scale(block), static_cast<float>(sum8i(products)), sum);
+        }
+        y[r] = residual ? sum + residual[r] : sum;
     }
 }
 
 }  // namespace
 
-void pack_row(Activation kind, const float* x, int64_t cols, int64_t row, int64_t rows, uint8_t* panel) {
-    if (kind == Activation::Q8) {
-        pack_q8(x, cols, row, rows, panel);
-        return;
-    }
-    float* y = reinterpret_cast<float*>(panel) + row * cols;
-    for (int64_t i = 0; i < cols; ++i) {
-        y[i] = kind == Activation::F16    ? f16_to_f32(f32_to_f16(x[i]))
-               : kind == Activation::BF16 ? bf16_to_f32(f32_to_bf16(x[i]))
-                                          : x[i];
-    }
+void pack(const Matrix& w, uint8_t* out) {
+    is_interleaved(w.type, w.rows) ? pack_interleaved(w, out) : PackedRows::pack(w, out);
 }
-
-void pack(const Matrix& w, uint8_t* out) { PackedRows::pack(w, out); }
 
 void matvec(const Matrix& w, const uint8_t* panel, float* y, const float* residual, int64_t first, int64_t last) {
+    if (is_interleaved(w.type, w.rows)) return matvec_interleaved(w, panel, y, residual, first, last);
     if (w.packed) return matvec_q<PackedRows>(w, panel, y, residual, first, last);
     switch (w.type) {
+        case Type::Q4_0: return matvec_q<FileRows<Q40>>(w, panel, y, residual, first, last);
         case Type::Q4_1: return matvec_q<FileRows<Q41>>(w, panel, y, residual, first, last);
+        case Type::Q5_0: return matvec_q<FileRows<Q50>>(w, panel, y, residual, first, last);
+        case Type::Q5_1: return matvec_q<FileRows<Q51>>(w, panel, y, residual, first, last);
         case Type::Q8_0: return matvec_q<FileRows<Q80>>(w, panel, y, residual, first, last);
-        default: return matvec_float(w, reinterpret_cast<const float*>(panel), y, residual, first, last);
+        case Type::IQ4_NL: return matvec_iq4_nl(w, panel, y, residual, first, last);
+        case Type::Q1_0: return matvec_signs(w, panel, y, residual, first, last);
+        case Type::F32:
+        case Type::F16:
+        case Type::BF16:
+            return matvec_float(w, reinterpret_cast<const float*>(panel), y, residual, first, last);
+        default: return matvec_super(w, panel, y, residual, first, last);
     }
 }
 
-void matmul(const Matrix& w, const uint8_t* panels, float* y, const float* residual, int64_t ldy, int64_t n,
-            int64_t first, int64_t last, uint8_t* scratch) {
-    if (w.packed) return matmul_q<PackedRows>(w, panels, y, residual, ldy, n, first, last, scratch);
-    switch (w.type) {
-        case Type::Q4_1: return matmul_q<FileRows<Q41>>(w, panels, y, residual, ldy, n, first, last, scratch);
-        case Type::Q8_0: return matmul_q<FileRows<Q80>>(w, panels, y, residual, ldy, n, first, last, scratch);
-        default:
-            return matmul_float(w, reinterpret_cast<const float*>(panels), y, residual, ldy, n, first, last,
-                                reinterpret_cast<float*>(scratch));
+void matmul(const MatmulArgs& args) {
+    if (is_interleaved(args.w.type, args.w.rows)) return matmul_interleaved(args);
+    if (args.w.packed) return matmul_q<PackedRows>(args);
+    switch (args.w.type) {
+        case Type::Q4_0: return matmul_q<FileRows<Q40>>(args);
+        case Type::Q4_1: return matmul_q<FileRows<Q41>>(args);
+        case Type::Q5_0: return matmul_q<FileRows<Q50>>(args);
+        case Type::Q5_1: return matmul_q<FileRows<Q51>>(args);
+        case Type::Q8_0: return matmul_q<FileRows<Q80>>(args);
+        case Type::IQ4_NL: return matmul_q<FileRows<Iq4Nl>>(args);
+        case Type::Q1_0: return matmul_signs(args);
+        case Type::F32:
+        case Type::F16:
+        case Type::BF16: return matmul_float(args);
+        default: return matmul_super(args);
     }
 }
 

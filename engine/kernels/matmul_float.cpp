@@ -53,23 +53,22 @@ void tile_4(const float* w, const float* x, int64_t cols, float* out) {
 }
 
 template <Type T>
-void matmul_t(const Matrix& w, const float* x, float* y, const float* residual, int64_t ldy, int64_t n, int64_t first,
-              int64_t last, float* scratch) {
-    for (int64_t r = first; r < last; r += 4) {
+void matmul_t(const MatmulArgs& args) {
+    const Matrix& w = args.w;
+    const float* x = reinterpret_cast<const float*>(args.panels);
+    float* rows4 = reinterpret_cast<float*>(args.scratch);
+    for (int64_t r = args.first; r < args.last; r += 4) {
         for (int64_t j = 0; j < 4; ++j) {
-            for (int64_t k = 0; k < w.cols; k += 8) store8(scratch + j * w.cols + k, load_weights<T>(w.row(r + j), k));
+            for (int64_t k = 0; k < w.cols; k += 8) store8(rows4 + j * w.cols + k, load_weights<T>(w.row(r + j), k));
         }
-        for (int64_t i = 0; i < n; i += 3) {
-            const int64_t rows = n - i < 3 ? n - i : 3;
+        for (int64_t i = 0; i < args.n; i += 3) {
+            const int64_t rows = args.n - i < 3 ? args.n - i : 3;
             float out[12];
-            if (rows == 3) tile_4<3>(scratch, x + i * w.cols, w.cols, out);
-            if (rows == 2) tile_4<2>(scratch, x + i * w.cols, w.cols, out);
-            if (rows == 1) tile_4<1>(scratch, x + i * w.cols, w.cols, out);
+            if (rows == 3) tile_4<3>(rows4, x + i * w.cols, w.cols, out);
+            if (rows == 2) tile_4<2>(rows4, x + i * w.cols, w.cols, out);
+            if (rows == 1) tile_4<1>(rows4, x + i * w.cols, w.cols, out);
             for (int64_t j = 0; j < rows; ++j) {
-                for (int64_t m = 0; m < 4; ++m) {
-                    const int64_t at = (i + j) * ldy + r + m;
-                    y[at] = residual ? out[4 * j + m] + residual[at] : out[4 * j + m];
-                }
+                for (int64_t m = 0; m < 4; ++m) args.put(i + j, r + m, out[4 * j + m]);
             }
         }
     }
@@ -85,18 +84,19 @@ void matvec_float(const Matrix& w, const float* x, float* y, const float* residu
     }
 }
 
-void matmul_float(const Matrix& w, const float* x, float* y, const float* residual, int64_t ldy, int64_t n,
-                  int64_t first, int64_t last, float* scratch) {
-    if (w.rows % 4 != 0) {  // ggml falls back to the row kernel
-        for (int64_t i = 0; i < n; ++i) {
-            matvec_float(w, x + i * w.cols, y + i * ldy, residual ? residual + i * ldy : nullptr, first, last);
+void matmul_float(const MatmulArgs& args) {
+    if (args.w.rows % 4 != 0) {  // ggml falls back to the row kernel
+        for (int64_t i = 0; i < args.n; ++i) {
+            const float* x = reinterpret_cast<const float*>(args.panels) + i * args.w.cols;
+            const float* residual = args.residual ? args.residual + i * args.ldy : nullptr;
+            matvec_float(args.w, x, args.y + i * args.ldy, residual, args.first, args.last);
         }
         return;
     }
-    switch (w.type) {
-        case Type::F32: return matmul_t<Type::F32>(w, x, y, residual, ldy, n, first, last, scratch);
-        case Type::F16: return matmul_t<Type::F16>(w, x, y, residual, ldy, n, first, last, scratch);
-        default: return matmul_t<Type::BF16>(w, x, y, residual, ldy, n, first, last, scratch);
+    switch (args.w.type) {
+        case Type::F32: return matmul_t<Type::F32>(args);
+        case Type::F16: return matmul_t<Type::F16>(args);
+        default: return matmul_t<Type::BF16>(args);
     }
 }
 

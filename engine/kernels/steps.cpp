@@ -22,7 +22,7 @@ void add_bias(float* y, const float* bias, const float* residual, int64_t ld, in
 
 void Graph::Embed::run(Graph& graph, const Batch& batch, int thread) {
     for (int64_t i = thread; i < batch.n; i += graph.pool_.size()) {
-        graph.kernels_->dequantize_row(table.type, table.row(batch.tokens[i]), graph.at(output).row(i), table.cols);
+        dequantize_row(table.type, table.row(batch.tokens[i]), graph.at(output).row(i), table.cols);
     }
 }
 
@@ -54,10 +54,10 @@ void Graph::Linear::run_row(Graph& graph, int64_t i, int thread) {
     for (size_t m = 0; m < spec.weights.size(); ++m) {
         const Matrix& w = spec.weights[m];
         const int64_t items = ceil_div(w.rows, chunk);
-        const Activation kind = activation_of(w.type);
+        const Activation kind = activation_of(w);
         for (; item < passed + items; item = work.take()) {
             if (packed != static_cast<int>(kind)) {
-                graph.kernels_->pack_row(kind, x, w.cols, 0, 1, panel);
+                graph.kernels_->pack_row(activation_of_row(kind, 0, 1), x, w.cols, 0, 1, panel);
                 packed = static_cast<int>(kind);
             }
             const int64_t first = (item - passed) * chunk;
@@ -75,17 +75,17 @@ void Graph::Linear::run_row(Graph& graph, int64_t i, int thread) {
 void Graph::Linear::run_rows(Graph& graph, int64_t n, int thread) {
     Scratch& scratch = graph.scratch_[static_cast<size_t>(thread)];
     const int64_t cols = spec.weights[0].cols;
-    bool kinds[4] = {};
-    for (const Matrix& w : spec.weights) kinds[static_cast<size_t>(activation_of(w.type))] = true;
+    bool kinds[kActivations] = {};
+    for (const Matrix& w : spec.weights) kinds[static_cast<size_t>(activation_of(w))] = true;
     for (int64_t i = thread; i < n; i += graph.pool_.size()) {
         const float* x = prepare(graph, i, scratch.row.as<float>());
-        for (size_t kind = 0; kind < 4; ++kind) {
+        for (size_t kind = 0; kind < kActivations; ++kind) {
             if (!kinds[kind]) continue;
             const Activation activation = static_cast<Activation>(kind);
             const int64_t panel = i / kPanelRows;
             uint8_t* at = graph.panels_[kind].as<uint8_t>() +
                           static_cast<size_t>(panel) * panel_bytes(activation, kPanelRows, cols);
-            graph.kernels_->pack_row(activation, x, cols, i % kPanelRows, kPanelRows, at);
+            graph.kernels_->pack_row(activation_of_row(activation, i, n), x, cols, i % kPanelRows, kPanelRows, at);
         }
     }
     graph.pool_.barrier();
@@ -98,7 +98,7 @@ void Graph::Linear::run_rows(Graph& graph, int64_t n, int thread) {
         const int64_t rows = std::min(kBatchChunk, n - first_row);
         for (size_t m = 0; m < spec.weights.size(); ++m) {
             const Matrix& w = spec.weights[m];
-            const Activation kind = activation_of(w.type);
+            const Activation kind = activation_of(w);
             const uint8_t* panels = graph.panels_[static_cast<size_t>(kind)].as<uint8_t>() +
                                     static_cast<size_t>(first_row / kPanelRows) * panel_bytes(kind, kPanelRows, cols);
             const int64_t items = ceil_div(w.rows, kRowChunk);
@@ -108,8 +108,8 @@ void Graph::Linear::run_rows(Graph& graph, int64_t n, int thread) {
                 float* y = graph.at(spec.outputs[m]).row(first_row);
                 const float* residual = spec.residual >= 0 ? graph.at(spec.residual).row(first_row) : nullptr;
                 const std::vector<float>& bias = spec.biases[m];
-                graph.kernels_->matmul(w, panels, y, bias.empty() ? residual : nullptr, w.rows, rows, first, last,
-                                       scratch.unpacked.as<uint8_t>());
+                graph.kernels_->matmul({w, panels, y, bias.empty() ? residual : nullptr, w.rows, rows, n, first, last,
+                                        scratch.unpacked.as<uint8_t>()});
                 if (!bias.empty()) add_bias(y, bias.data(), residual, w.rows, rows, first, last);
             }
             passed += items;

@@ -254,7 +254,7 @@ def test_the_header_says_what_a_model_is_before_its_weights_are_there(tiny: Mode
 def test_everything_wrong_with_a_header_is_found(tiny: ModelFile, path: Path) -> None:
     rng = np.random.default_rng(0)
     for name in ("blk.0.attn_q.weight", "blk.1.attn_q.weight"):
-        tiny.tensors[name] = random_matrix(GGMLType.IQ4_NL, 64, 64, rng)
+        tiny.tensors[name] = random_matrix(GGMLType.MXFP4, 64, 64, rng)
     tiny.tensors["blk.1.attn_v.weight"] = random_matrix(GGMLType.F32, 64, 64, rng)
     tiny.tensors["blk.0.attn_q.scale"] = floats([0.0] * 64)
     del tiny.tensors["output_norm.weight"]
@@ -262,7 +262,7 @@ def test_everything_wrong_with_a_header_is_found(tiny: ModelFile, path: Path) ->
     assert reasons(tiny, path, cache_type_k="q1_0") == (
         "tokenizer.ggml.pre is 'nosuch', a pre-tokenizer that is not played",
         "the KV cache type 'q1_0' is not played",
-        "tensor blk.0.attn_q.weight is IQ4_NL, a type that is not played, and 1 more like it",
+        "tensor blk.0.attn_q.weight is MXFP4, a type that is not played, and 1 more like it",
         "tensor blk.1.attn_v.weight has shape [64, 64], not [64, 32]",
         "tensor output_norm.weight is missing",
         "tensor blk.0.attn_q.scale is none that is played",
@@ -281,10 +281,10 @@ def test_of_many_reasons_the_text_has_the_first_few(tiny: ModelFile, path: Path)
 
 def test_the_types_of_an_unknown_architecture_are_judged_too(tiny: ModelFile, path: Path) -> None:
     tiny.metadata["general.architecture"] = "gemma3"
-    tiny.tensors["x"] = random_matrix(GGMLType.IQ4_NL, 32, 32, np.random.default_rng(0))
+    tiny.tensors["x"] = random_matrix(GGMLType.MXFP4, 32, 32, np.random.default_rng(0))
     assert reasons(tiny, path) == (
         "general.architecture is 'gemma3', which is not played",
-        "tensor x is IQ4_NL, a type that is not played",
+        "tensor x is MXFP4, a type that is not played",
     )
 
 

@@ -15,7 +15,7 @@ from engine.kernels import multiply
 from engine.weights import PLAYED_TYPES, HeaderWeights, Weights
 from testing.gguf_writer import ModelFile, TensorData, floats
 
-ROWS, COLS = 24, 64  # whole groups of eight rows
+ROWS, COLS = 24, 256  # whole groups of eight rows
 SMAPS = Path("/proc/self/smaps")
 
 
@@ -25,7 +25,7 @@ def file(tmp_path: Path) -> Iterator[GGUFFile]:
     rng = np.random.default_rng(3)
     tensors = {kind.name: random_matrix(kind, ROWS, COLS, rng) for kind in sorted(PLAYED_TYPES)}
     tensors["odd"] = random_matrix(GGMLType.F32, ROWS, 48, rng)
-    tensors["unplayed"] = TensorData(GGMLType.Q6_K, (256, 2), bytes(420))
+    tensors["unplayed"] = TensorData(GGMLType.IQ3_S, (256, 2), bytes(220))
     tensors["vector"] = floats([1.0, -2.5, 0.0])
     tensors["half"] = TensorData(GGMLType.F16, (3,), np.ones(3, np.float16).tobytes())
     with GGUFFile.open(ModelFile({}, tensors).write(tmp_path / "weights.gguf")) as file:
@@ -79,12 +79,12 @@ def test_a_matrix_of_another_shape_is_refused(file: GGUFFile, rows: int, cols: i
 def test_a_vector_of_another_length_or_a_matrix_for_one_is_refused(file: GGUFFile) -> None:
     with pytest.raises(UnplayableModel, match=r"^tensor vector has shape \[3\], not \[4\]$"):
         Weights(file).vector("vector", 4)
-    with pytest.raises(UnplayableModel, match=r"^tensor F32 has shape \[64, 24\], not \[1536\]$"):
+    with pytest.raises(UnplayableModel, match=r"^tensor F32 has shape \[256, 24\], not \[6144\]$"):
         Weights(file).vector("F32", ROWS * COLS)
 
 
 def test_a_matrix_of_a_type_without_a_kernel_is_refused(file: GGUFFile) -> None:
-    with pytest.raises(UnplayableModel, match=r"^tensor unplayed is Q6_K, a type that is not played$"):
+    with pytest.raises(UnplayableModel, match=r"^tensor unplayed is IQ3_S, a type that is not played$"):
         Weights(file).matrix("unplayed", 2, 256)
 
 
@@ -156,7 +156,7 @@ def test_a_tensor_s_problem_is_told_once_however_often_it_is_asked_for(header: H
 
 
 def test_a_header_knows_the_types_that_no_kernel_takes_without_being_asked(header: HeaderWeights) -> None:
-    assert header.unplayed_types() == ["tensor unplayed is Q6_K, a type that is not played"]
+    assert header.unplayed_types() == ["tensor unplayed is IQ3_S, a type that is not played"]
 
 
 # --- packing --------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import numpy as np
 
 from engine.gguf import GGMLType
 from testing.gguf_writer import ModelFile, TensorData, floats
+from testing.oracles.blocks import LAYOUTS, scale_offsets
 
 
 def random_matrix(kind: GGMLType, rows: int, cols: int, rng: np.random.Generator) -> TensorData:
@@ -21,7 +22,7 @@ def random_matrix(kind: GGMLType, rows: int, cols: int, rng: np.random.Generator
     else:
         count = rows * cols // kind.block_size
         data = rng.integers(0, 256, (count, kind.block_bytes), dtype=np.uint8)
-        for at in (0, 2)[: 2 if kind is GGMLType.Q4_1 else 1]:
+        for at in scale_offsets(kind) if kind in LAYOUTS else ():
             data[:, at : at + 2] = rng.normal(0, 0.01, count).astype(np.float16).view(np.uint8).reshape(count, 2)
     return TensorData(kind, (cols, rows), data.tobytes())
 
