@@ -194,6 +194,7 @@ class Roles:
             if found[role] is None:
                 found[role] = self._first(texts)
         self.special = SpecialTokens(**found)
+        self._mark_unused(metadata["tokenizer.ggml.tokens"])
         self.eog = self._find_eog()
         self._strip_spaces(metadata)
 
@@ -206,6 +207,11 @@ class Roles:
 
     def _ids(self, texts: Iterable[str]) -> dict[str, int]:
         return {text: token for text in texts if (token := self._vocabulary.find(text)) >= 0}
+
+    def _mark_unused(self, tokens: Sequence[str]) -> None:
+        for token in np.flatnonzero(self.attributes & np.uint16(Attribute.CONTROL)).tolist():
+            if "unused" in tokens[token]:
+                self.attributes[token] |= Attribute.UNUSED
 
     def _find_eog(self) -> frozenset[int]:
         special = self.special

@@ -277,6 +277,12 @@ def test_the_role_of_a_token_is_guessed_from_its_text() -> None:
     assert tokenizer.piece(259) == b"<|channel|>"
 
 
+def test_control_tokens_that_say_so_are_unused() -> None:
+    extra = [("<unused1>", CONTROL), ("unused", NORMAL)]
+    tokenizer = Tokenizer.from_gguf(vocabulary(extra, []))
+    assert tokenizer.attributes[256:].tolist() == [Attribute.CONTROL | Attribute.UNUSED, Attribute.NORMAL]
+
+
 def test_end_is_no_end_where_calls_are() -> None:
     extra = [(text, CONTROL) for text in ("<|end|>", "<|return|>", "<|call|>")]
     tokenizer = Tokenizer.from_gguf(vocabulary(extra, [], eos_token_id=257, eot_token_id=257))
