@@ -1,6 +1,6 @@
 """`make oracle`: all we compute against the reference's own libraries, bit for bit.
 
-`python -m testing.oracles [operations|small|models ...] [--only NAME ...]`, with the reference installed.
+`python -m testing.oracles [PART ...] [--only NAME ...]`, with the reference installed (CONTRIBUTING.md).
 One line for each group of comparisons, a table at the end; the exit status is 1 if anything differed.
 """
 
@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 from engine.gguf import GGMLType
-from testing.oracles import compare_models, compare_operations, quantized_files
+from testing.oracles import compare_models, compare_operations, compare_steps, quantized_files
 from testing.oracles.comparison import Report
 from testing.oracles.reference_server import require
 from testing.server_process import ServerError
 
-PARTS = ("operations", "small", "models")
-"""Single operations, small models of every kind, SmolLM2."""
+PARTS = ("operations", "steps", "small", "models")
+"""Products and rows of each weight type, the steps between them, small models of every kind, SmolLM2."""
 
 
 def main() -> int:
@@ -43,6 +43,8 @@ def main() -> int:
         print(f"reference: {require().identity()}")
         if "operations" in (arguments.parts or PARTS):
             compare_operations.compare(report, [GGMLType[name] for name in arguments.only])
+        if "steps" in (arguments.parts or PARTS) and not arguments.only:
+            compare_steps.compare(report)
         if "small" in (arguments.parts or PARTS):
             compare_models.compare_small(report, arguments.only)
         if "models" in (arguments.parts or PARTS):

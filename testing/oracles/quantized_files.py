@@ -12,7 +12,7 @@ from testing.oracles.reference_server import ReferenceError, require
 FOLDER = cache_dir() / "oracles"
 
 QUANTIZATIONS: Sequence[str] = (
-    *("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q2_K_S", "Q3_K_S", "Q3_K_M", "Q3_K_L"),
+    *("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K_S", "Q3_K_M", "Q3_K_L"),
     *("Q4_K_S", "Q4_K_M", "Q5_K_S", "Q5_K_M", "Q6_K", "IQ4_NL", "IQ4_XS", "Q2_0"),
     *("Q4_0-pure", "Q5_0-pure", "Q5_1-pure", "IQ4_NL-pure", "Q2_0-pure"),
 )

@@ -1,7 +1,8 @@
 """Write down what the reference's kernels compute: `python -m testing.oracles.record_operations`.
 
-`records/operations.json` gets, for each weight type, a hash of each matrix's dequantized rows and of each product in
-`operation_cases.recorded`. The inputs are made of a seed wherever the record is read, so it holds only hashes.
+`records/operations.json` gets a hash of what each operation gives: for each weight type the dequantized rows and the
+products of `operation_cases.recorded`, then every case of `step_cases`. The inputs are made of a seed wherever the
+record is read.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from testing.oracles import reference_steps, step_cases
 from testing.oracles.blocks import WANTED
 from testing.oracles.operation_cases import Case, digest, recorded, recorded_rows
 from testing.oracles.reference_ops import Operations
@@ -35,7 +37,14 @@ def record() -> dict[str, Any]:
         }
         products = {name: [_product(operations, case) for case in cases] for name, cases in recorded(kind).items()}
         types[kind.name] = {"rows": rows, "products": products}
-    return {"reference": require().identity() | {"threads": operations.n_threads}, "types": types}
+    steps = {
+        "rope": {case.name: digest(reference_steps.rope_table(operations, case)) for case in step_cases.ropes()},
+        "attention": {case.name: digest(reference_steps.attention(case)) for case in step_cases.attentions()},
+        "rms_norm": {case.name: digest(reference_steps.rms_norm(operations, case)) for case in step_cases.norms()},
+        "swiglu": {case.name: digest(reference_steps.swiglu(operations, case)) for case in step_cases.gates()},
+    }
+    reference = require().identity() | {"threads": operations.n_threads}
+    return {"reference": reference, "steps": steps, "types": types}
 
 
 def _product(operations: Operations, case: Case) -> str:
