@@ -319,6 +319,24 @@ void bind_operations(nb::module_ & m) {
                 y, {static_cast<size_t>(n), static_cast<size_t>(w.rows)}, owner);
         },
         nb::arg("isa"), nb::arg("w"), nb::arg("x"));
+    m.def(
+        "quantize",
+        [](const std::string & isa, int activation, const FloatRows & x) {
+            if (activation < 0 || activation >= static_cast<int>(bankml::kActivations)) throw nb::value_error("no such kind");
+            const bankml::Activation kind = static_cast<bankml::Activation>(activation);
+            const bankml::Kernels * kernels = kernels_for(isa);
+            const size_t n = x.shape(0);
+            const int64_t cols = static_cast<int64_t>(x.shape(1));
+            if (cols % bankml::kSuperBlock != 0) throw nb::value_error("rows of whole super-blocks are needed");
+            const size_t bytes = bankml::panel_bytes(kind, 1, cols);
+            uint8_t * y = new uint8_t[n * bytes];
+            const nb::capsule owner(y, [](void * p) noexcept { delete[] static_cast<uint8_t *>(p); });
+            for (size_t i = 0; i < n; ++i) {
+                kernels->pack_row(kind, x.data() + i * x.shape(1), cols, 0, 1, y + i * bytes);
+            }
+            return nb::ndarray<nb::numpy, uint8_t, nb::ndim<2>>(y, {n, bytes}, owner);
+        },
+        nb::arg("isa"), nb::arg("activation"), nb::arg("x"));
     m.def("isa", [](const std::string & isa) { return kernels_for(isa)->name; }, nb::arg("isa") = "");
 }
 

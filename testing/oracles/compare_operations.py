@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from engine.gguf import GGMLType
 from engine.weights import PLAYED_TYPES
+from testing.oracles import activation_cases
 from testing.oracles import engine_operations as ours
 from testing.oracles.blocks import WANTED
 from testing.oracles.comparison import Report
@@ -16,6 +17,7 @@ from testing.oracles.reference_ops import Operations
 def compare(report: Report, kinds: Iterable[GGMLType] = ()) -> None:
     """Compares all operations for the given weight types; for all that are promised or played when none is named."""
     operations = Operations()
+    _activations(report, operations)
     for kind in sorted(kinds or {*WANTED, *PLAYED_TYPES}):
         if kind not in PLAYED_TYPES:
             report.not_played("products", kind.name, "engine.weights.PLAYED_TYPES does not hold it")
@@ -26,6 +28,16 @@ def compare(report: Report, kinds: Iterable[GGMLType] = ()) -> None:
             continue
         _rows(report, operations, kind)
         _products(report, operations, kind)
+
+
+def _activations(report: Report, operations: Operations) -> None:
+    for kind in activation_cases.KINDS:
+        for isa in ours.CODE_PATHS:
+            with report.group("activations", kind, isa) as group:
+                for case in activation_cases.cases():
+                    found = activation_cases.ours(isa, kind, case)
+                    for part, expected in activation_cases.references(operations, kind, case).items():
+                        group.compare(f"{case.name} {part}", found[part], expected)
 
 
 def _rows(report: Report, operations: Operations, kind: GGMLType) -> None:

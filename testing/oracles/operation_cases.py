@@ -107,7 +107,10 @@ def _floats(draws: Draws, kind: GGMLType, n: int, values: str) -> Bytes:
 
 @functools.lru_cache(maxsize=256)
 def activations(n: int, cols: int, values: str = "ordinary", seed: int = 0) -> Floats:
-    """n read-only rows of activations: bell-shaped with outliers, or rows that quantizers trip over in turn."""
+    """n read-only rows of activations: bell-shaped with outliers, or rows that quantizers trip over in turn.
+
+    All are finite: what a row with an infinity or a NaN in it gives is not compared.
+    """
     draws = Draws("activations", n, cols, values, seed)
     rows = draws.normal(n, cols)
     rows[draws.words(n, cols) % 64 == 0] *= np.float32(16)

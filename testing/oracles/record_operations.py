@@ -1,8 +1,8 @@
 """Write down what the reference's kernels compute: `python -m testing.oracles.record_operations`.
 
 `records/operations.json` gets a hash of what each operation gives: for each weight type the dequantized rows and the
-products of `operation_cases.recorded`, then every case of `step_cases`. The inputs are made of a seed wherever the
-record is read.
+products of `operation_cases.recorded`, then every case of `activation_cases` and `step_cases`. The inputs are made of a
+seed wherever the record is read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from testing.oracles import reference_steps, step_cases
+from testing.oracles import activation_cases, reference_steps, step_cases
 from testing.oracles.blocks import WANTED
 from testing.oracles.operation_cases import Case, digest, recorded, recorded_rows
 from testing.oracles.reference_ops import Operations
@@ -43,8 +43,18 @@ def record() -> dict[str, Any]:
         "rms_norm": {case.name: digest(reference_steps.rms_norm(operations, case)) for case in step_cases.norms()},
         "swiglu": {case.name: digest(reference_steps.swiglu(operations, case)) for case in step_cases.gates()},
     }
+    activations = {
+        kind: {
+            case.name: {
+                part: digest(values)
+                for part, values in sorted(activation_cases.references(operations, kind, case).items())
+            }
+            for case in activation_cases.cases()
+        }
+        for kind in activation_cases.KINDS
+    }
     reference = require().identity() | {"threads": operations.n_threads}
-    return {"reference": reference, "steps": steps, "types": types}
+    return {"reference": reference, "activations": activations, "steps": steps, "types": types}
 
 
 def _product(operations: Operations, case: Case) -> str:

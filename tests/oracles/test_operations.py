@@ -11,6 +11,7 @@ import pytest
 import testing.oracles
 from engine.gguf import GGMLType
 from engine.weights import PLAYED_TYPES
+from testing.oracles import activation_cases
 from testing.oracles.engine_operations import CODE_PATHS, dequantize, products
 from testing.oracles.operation_cases import RECORDED_N, digest, recorded, recorded_rows
 
@@ -19,9 +20,25 @@ TYPES = sorted(PLAYED_TYPES)
 
 
 @pytest.fixture(scope="module")
-def record() -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(RECORD.read_text())["types"]
+def whole_record() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(RECORD.read_text())
     return loaded
+
+
+@pytest.fixture(scope="module")
+def record(whole_record: dict[str, Any]) -> dict[str, Any]:
+    types: dict[str, Any] = whole_record["types"]
+    return types
+
+
+@pytest.mark.parametrize("isa", CODE_PATHS)
+@pytest.mark.parametrize("kind", activation_cases.KINDS)
+def test_activations_are_quantized_as_the_references(whole_record: dict[str, Any], kind: str, isa: str) -> None:
+    found = {
+        case.name: {part: digest(values) for part, values in activation_cases.ours(isa, kind, case).items()}
+        for case in activation_cases.cases()
+    }
+    assert found == whole_record["activations"][kind]
 
 
 @pytest.mark.parametrize("isa", CODE_PATHS)

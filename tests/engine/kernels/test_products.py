@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.gguf import GGMLType
-from engine.kernels import Arena, Matrix, isa, multiply, pack
+from engine.kernels import Arena, Matrix, isa, multiply, pack, quantize
 from engine.weights import PLAYED_TYPES
 from testing.oracles.operation_cases import weights
 
@@ -114,3 +114,10 @@ def test_a_type_without_a_kernel_is_refused() -> None:
 def test_kernels_that_do_not_exist_are_refused() -> None:
     with pytest.raises(ValueError, match="processor"):
         isa("avx1024")
+
+
+def test_activations_of_no_kind_or_of_half_a_block_are_refused() -> None:
+    with pytest.raises(ValueError, match="kind"):
+        quantize("", 7, np.zeros((1, 256), np.float32))
+    with pytest.raises(ValueError, match="blocks"):
+        quantize("", 0, np.zeros((1, 96), np.float32))
