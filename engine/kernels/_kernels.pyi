@@ -179,7 +179,7 @@ def multiply(isa: str, w: Matrix, x: NDArray[np.float32]) -> NDArray[np.float32]
     """x W^T for x of (n, w.cols): (n, w.rows)."""
 
 def quantize(isa: str, activation: int, x: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Rows of activations, (n, cols), as products take one alone: (n, bytes). types.h has the kinds and their layouts."""
+    """Rows of activations, (n, cols), as a product takes one alone: (n, bytes), in the layouts of types.h."""
 
 def isa(isa: str = "") -> str:
     """The name of the kernels that run here, or of those asked for; ValueError if they do not."""
