@@ -1,13 +1,14 @@
 """The tokenizers beside the reference's: `python -m benchmarks.tokenizers VOCABULARY.gguf ...`.
 
 A megabyte of the project's own text and code and one of many languages are tokenized in turn by both, in one process
-and one thread; counted is processor time, the best of the rounds. Then texts made to be slow: what ours takes for a
-megabyte of each, how much longer that is than four times a quarter of it, and what the reference takes, in a process of
-its own, as it does not come back from all of them.
+and one thread; counted is processor time, the best of the rounds. With `--slow`, texts made to be slow instead: what
+ours takes for a megabyte of each, how much longer that is than four times a quarter of it, and what the reference
+takes, in a process of its own, as it does not come back from all of them.
 """
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import sys
 import time
@@ -107,33 +108,49 @@ def reference_alone(path: Path, text: str, expected: list[int]) -> str:
     return f"{taken:.3f} s" + ("" if tokens == expected else ", OTHER TOKENS")
 
 
-def measure(path: Path) -> None:
-    """Prints the tables of one vocabulary."""
+def opened(path: Path) -> Tokenizer:
+    """Our tokenizer of a file."""
     with GGUFFile.open(path) as file:
-        ours = Tokenizer.from_gguf(file.metadata)
-    print(f"\n### {path.name}\n\n| a megabyte of | bankml, MB/s | reference, MB/s | ratio |\n|---|---:|---:|---:|")
-    with ReferenceVocabulary(path) as reference:
-        for name, text in (("own text and code", own_text()), ("many languages", languages())):
-            mine, theirs = compare(ours, reference, text)
-            size = len(text.encode()) / 1e6
-            print(f"| {name} | {size / mine:.1f} | {size / theirs:.1f} | {theirs / mine:.1f} |", flush=True)
-    print("\n| text made to be slow | bankml | of four quarters | reference |\n|---|---:|---:|---:|")
+        return Tokenizer.from_gguf(file.metadata)
+
+
+def show_speed(paths: list[Path]) -> None:
+    """A row for each vocabulary and text."""
+    print("| vocabulary | a megabyte of | bankml, MB/s | reference, MB/s | ratio |\n|---|---|---:|---:|---:|")
+    for path in paths:
+        ours = opened(path)
+        with ReferenceVocabulary(path) as reference:
+            for name, text in (("own text and code", own_text()), ("many languages", languages())):
+                mine, theirs = compare(ours, reference, text)
+                size = len(text.encode()) / 1e6
+                shown = f"{size / mine:.1f} | {size / theirs:.2f} | {theirs / mine:.1f}"
+                print(f"| {path.stem} | {name} | {shown} |", flush=True)
+
+
+def show_slow(path: Path) -> None:
+    """A row for each text made to be slow."""
+    ours = opened(path)
+    print(f"\n| {path.stem}: text made to be slow | bankml | of four quarters | reference |\n|---|---:|---:|---:|")
     for name, text in hostile():
         quarter = min(seconds(partial(ours.encode, text[: len(text) // 4])) for _ in range(3))
         whole = min(seconds(partial(ours.encode, text)) for _ in range(3))
-        theirs_shown = reference_alone(path, text, ours.encode(text))
-        print(f"| {name} | {whole:.3f} s | {whole / quarter / 4:.2f} | {theirs_shown} |", flush=True)
+        theirs = reference_alone(path, text, ours.encode(text))
+        print(f"| {name} | {whole:.3f} s | {whole / quarter / 4:.2f} | {theirs} |", flush=True)
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """The command."""
-    if not arguments:
-        print(__doc__, file=sys.stderr)
-        return 2
-    for path in arguments:
-        measure(Path(path))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tokenizers", description=__doc__)
+    parser.add_argument("vocabularies", nargs="+", type=Path, metavar="VOCABULARY.gguf")
+    parser.add_argument("--slow", action="store_true", help="only the texts made to be slow")
+    options = parser.parse_args()
+    if options.slow:
+        for path in options.vocabularies:
+            show_slow(path)
+    else:
+        show_speed(options.vocabularies)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

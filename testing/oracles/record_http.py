@@ -1,5 +1,6 @@
 """Ask the reference every request of `http_shapes` and write its answers, reduced, to `records/http_shapes.json`:
-`python -m testing.oracles.record_http MODEL.gguf`.
+`python -m testing.oracles.record_http MODEL.gguf`. With `--sentencepiece` instead of a model those of
+`sentencepiece_shapes` to `records/sentencepiece_shapes.json`.
 """
 
 from __future__ import annotations
@@ -7,26 +8,30 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from testing.oracles.http_shapes import EXCHANGES, reduce
+from testing.oracles import sentencepiece_shapes
+from testing.oracles.http_shapes import EXCHANGES, Exchange, reduce
 from testing.oracles.record import RECORDS, sha256_of
 from testing.oracles.reference_server import ReferenceError, ReferenceServer
 
 RECORD = RECORDS / "http_shapes.json"
+SENTENCEPIECE_RECORD = RECORDS / "sentencepiece_shapes.json"
 FLAGS = ("--no-webui", "--cache-ram", "0")
 """No prompts parked in memory, so that what is reused is what the slot holds."""
 
 
-def record(model: Path) -> dict[str, Any]:
-    """The reference's answers to every exchange, by its name.
+def record(model: Path, exchanges: Iterable[Exchange]) -> dict[str, Any]:
+    """The reference's answers to the exchanges, by their names.
 
     Raises:
         ReferenceError: no reference, another build, or it did not start.
     """
     with ReferenceServer(model, *FLAGS) as server:
-        answers = {exchange.name: reduce(exchange.send(server.client)) for exchange in EXCHANGES}
+        answers = {exchange.name: reduce(exchange.send(server.client)) for exchange in exchanges}
         identity = {**server.identity, "flags": server.flags}
     header = {"model": {"sha256": sha256_of(model), "bytes": model.stat().st_size}, "reference": identity}
     return {"header": header, "answers": answers}
@@ -35,17 +40,25 @@ def record(model: Path) -> dict[str, Any]:
 def main(arguments: list[str] | None = None) -> int:
     """The command; 2 when the reference cannot be asked."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=Path, help="the GGUF file to record with")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("model", nargs="?", type=Path, help="the GGUF file to record with")
+    what.add_argument("--sentencepiece", action="store_true", help="record with the small SentencePiece model")
     options = parser.parse_args(arguments)
+    target = SENTENCEPIECE_RECORD if options.sentencepiece else RECORD
     try:
-        recorded = record(options.model)
+        if options.sentencepiece:
+            with tempfile.TemporaryDirectory() as folder:
+                model = sentencepiece_shapes.model().write(Path(folder) / "model.gguf")
+                recorded = record(model, sentencepiece_shapes.EXCHANGES)
+        else:
+            recorded = record(options.model, EXCHANGES)
     except ReferenceError as error:
         print(error, file=sys.stderr)
         return 2
     lines = [f"{json.dumps(name)}: {json.dumps(answer)}" for name, answer in recorded["answers"].items()]
     header = json.dumps(recorded["header"])
-    RECORD.write_text(f'{{"header": {header},\n"answers": {{\n' + ",\n".join(lines) + "\n}}\n", encoding="utf-8")
-    print(f"{len(lines)} answers in {RECORD}")
+    target.write_text(f'{{"header": {header},\n"answers": {{\n' + ",\n".join(lines) + "\n}}\n", encoding="utf-8")
+    print(f"{len(lines)} answers in {target}")
     return 0
 
 

@@ -152,10 +152,10 @@ class SmallModel:
         keys |= self.keys
         return {f"{self.architecture}.{name}": value for name, value in keys.items()}
 
-    def file(self) -> ModelFile:
-        """The whole model; its seed is its name."""
+    def file(self, words: Mapping[str, Any] | None = None) -> ModelFile:
+        """The whole model; its seed is its name, `words` the tokenizer's keys instead of its own."""
         draws = Draws(self.name)
-        words = vocabulary("smollm" if self.architecture == "llama" else "qwen2", self.vocab_multiple)
+        words = words or vocabulary("smollm" if self.architecture == "llama" else "qwen2", self.vocab_multiple)
         n_vocab = len(words["tokenizer.ggml.tokens"])
         tensors = {"token_embd.weight": matrix(draws, self.embedding, n_vocab, self.n_embd)}
         if self.rope_factors:
