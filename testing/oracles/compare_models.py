@@ -13,6 +13,7 @@ from testing.oracles.comparison import Group, Report
 from testing.oracles.engine_operations import CODE_PATHS
 from testing.oracles.model_cases import (
     CACHES,
+    EDGES,
     N_CTX,
     SETTINGS,
     SHORT,
@@ -39,6 +40,10 @@ def compare_small(report: Report, names: Iterable[str] = ()) -> None:
                 for isa in CODE_PATHS:
                     with report.group("small models", f"{model.name} {settings.name}", isa) as group:
                         compare_logits(group, path, isa, settings, SMALL)
+            if model in small_models.ARCHITECTURES:
+                for isa in CODE_PATHS:
+                    with report.group("small models", f"{model.name} edges", isa) as group:
+                        compare_logits(group, path, isa, SETTINGS[0], EDGES)
 
 
 def compare(report: Report, folder: Path, names: Iterable[str] = ()) -> None:

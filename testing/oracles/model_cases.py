@@ -84,6 +84,8 @@ WHOLE = Script((1, 2, 5, 17, 100, 300, 600))
 """For the fast path: alone, tiles broken and whole, the first token split over the threads, two micro-batches."""
 SMALL = Script((1, 2, 5, 70, 530), 2)
 """For small models, on both paths."""
+EDGES = Script((63, 64, 65, 130, 250, 505, 513), 10)
+"""For the architectures, on the fast path: each number of rows, and of cells, from which another kernel runs."""
 SHORT = Script((1, 6), 1, 5)
 """For plain C over a real model, which takes half a second a token."""
 

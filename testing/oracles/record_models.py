@@ -1,8 +1,8 @@
 """Write down what whole models compute in the reference: `python -m testing.oracles.record_models`.
 
 `records/models.json` gets, for each of `small_models.MODELS` and for SmolLM2, the file's sha256 and, for each setting,
-a hash of the logits at each point of its script; null where the reference refuses to load it so. The small models are
-made wherever the record is read.
+a hash of the logits at each point of its script; null where the reference refuses to load it so. The architectures
+have the longer script's as `edges`. The small models are made wherever the record is read.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from registry.download import ensure
-from testing.oracles.model_cases import N_CTX, SETTINGS, SHORT, SMALL, WHOLE, Script, Settings, settings_of
+from testing.oracles.model_cases import EDGES, N_CTX, SETTINGS, SHORT, SMALL, WHOLE, Script, Settings, settings_of
 from testing.oracles.operation_cases import digest
 from testing.oracles.record import sha256_of
 from testing.oracles.reference_model import Oracle
 from testing.oracles.reference_server import ReferenceError, require
-from testing.oracles.small_models import MODELS
+from testing.oracles.small_models import ARCHITECTURES, MODELS
 from testing.server_process import ServerError
 
 RECORD = Path(__file__).parent / "records" / "models.json"
@@ -38,6 +38,8 @@ def record() -> dict[str, Any]:
         for model in MODELS:
             path = model.file().write(Path(folder) / f"{model.name}.gguf")
             models[model.name] = _model(path, settings_of(model.name), SMALL)
+            if model in ARCHITECTURES:
+                models[model.name]["edges"] = _logits(path, SETTINGS[0], EDGES)
     source, _ = ensure()
     real = {name: _model(source, SETTINGS[:1], script) for name, script in SCRIPTS.items()}
     return {"reference": require().identity(), "small": models, "SmolLM2": real}

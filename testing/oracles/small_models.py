@@ -186,7 +186,9 @@ class SmallModel:
 
 _F32, _F16, _BF16 = (GGMLType.F32,), (GGMLType.F16,), (GGMLType.BF16,)
 _Q8_0, _Q4_1 = (GGMLType.Q8_0,), (GGMLType.Q4_1,)
+_Q3_K_M, _Q4_K_M = (GGMLType.Q3_K, GGMLType.Q4_K, GGMLType.Q5_K), (GGMLType.Q4_K, GGMLType.Q4_K, GGMLType.Q6_K)
 _QKV = ("attn_q", "attn_k", "attn_v")
+_AND_OUTPUT = (*_QKV, "output")
 _ALL = (*_QKV, "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 
 
@@ -207,23 +209,21 @@ def _tied(kind: GGMLType) -> SmallModel:
     return SmallModel(name, "llama", (4, 2, 64), _F16, n_embd=256, n_layer=1, embedding=kind, vocab_multiple=8)
 
 
-MODELS: Final[Sequence[SmallModel]] = (
+_UNSCALED: Final = {"rope.scaling.type": "none", "rope.scaling.factor": 4.0, "attention.head_count_kv": [2, 2]}
+_LINEAR: Final = {"rope.scaling.type": "linear", "rope.scaling.factor": 3.0, "rope.freq_base": 500000.0}
+_LONG: Final = {"rope.freq_base": 1000000.0}
+
+ARCHITECTURES: Final[Sequence[SmallModel]] = (
     SmallModel("llama-f32", "llama", (2, 2, 32), _F32, embedding=GGMLType.F32),
     SmallModel("llama-f16-untied", "llama", (4, 2, 32), _F16, n_embd=128, output=GGMLType.F16, rope_factors=True),
     SmallModel("llama-bf16", "llama", (6, 1, 32), _BF16, n_embd=96, embedding=GGMLType.BF16, n_ctx_train=1000),
-    SmallModel(
-        "llama-q8_0-linear",
-        "llama",
-        (4, 1, 64),
-        _Q8_0,
-        n_embd=128,
-        embedding=GGMLType.Q8_0,
-        keys={"rope.scaling.type": "linear", "rope.scaling.factor": 3.0, "rope.freq_base": 500000.0},
-    ),
+    SmallModel("llama-q8_0-linear", "llama", (4, 1, 64), _Q8_0, n_embd=128, embedding=GGMLType.Q8_0, keys=_LINEAR),
+    SmallModel("llama-f16-unscaled", "llama", (2, 2, 64), _F16, keys=_UNSCALED),
+    SmallModel("llama-f16-grown", "llama", (2, 1, 64), _F16, keys={**_LINEAR, "rope.scaling.attn_factor": 1.5}),
     SmallModel(
         "llama-q4_1-untied", "llama", (3, 3, 96), _Q4_1, embedding=GGMLType.Q8_0, output=GGMLType.Q4_1, n_layer=3
     ),
-    SmallModel("llama-mixed", "llama", (9, 3, 64), _Q4_1 + _Q8_0 + _F16, n_embd=576, embedding=GGMLType.Q8_0),
+    SmallModel("llama-mixed", "llama", (9, 3, 32), _Q4_1 + _Q8_0 + _F16, n_embd=288, embedding=GGMLType.Q8_0),
     SmallModel("llama-biases", "llama", (4, 2, 128), _Q8_0 + _F16 + _Q4_1 + _F32, biases=_ALL),
     SmallModel("llama-yarn", "llama", (2, 1, 64), _Q4_1, n_embd=128, keys=_yarn(8.0, 128), rope_factors=True),
     SmallModel("llama-heads-8", "llama", (8, 2, 8), _F16),
@@ -235,32 +235,27 @@ MODELS: Final[Sequence[SmallModel]] = (
     SmallModel("llama-heads-512", "llama", (2, 1, 512), _F16),
     SmallModel("qwen2-f16", "qwen2", (2, 1, 64), _F16, n_embd=128, biases=_QKV),
     SmallModel(
-        "qwen2-q4_1-untied",
-        "qwen2",
-        (6, 2, 32),
-        _Q4_1,
-        n_embd=192,
-        output=GGMLType.Q8_0,
-        biases=(*_QKV, "output"),
-        keys={"rope.freq_base": 1000000.0},
+        "qwen2-q4_1-untied", "qwen2", (6, 2, 32), _Q4_1, 192, output=GGMLType.Q8_0, biases=_AND_OUTPUT, keys=_LONG
     ),
     SmallModel("qwen2-yarn", "qwen2", (2, 2, 128), _Q8_0, n_embd=256, biases=_QKV, keys=_yarn(4.0, 256)),
     SmallModel("qwen3-f32", "qwen3", (4, 2, 32), _F32, embedding=GGMLType.F32, output=GGMLType.F32),
     SmallModel("qwen3-q8_0", "qwen3", (4, 2, 128), _Q8_0, embedding=GGMLType.Q8_0),
     SmallModel("qwen3-q4_1-biases", "qwen3", (8, 2, 64), _Q4_1, n_embd=256, biases=_QKV),
-    SmallModel(
-        "qwen3-yarn",
-        "qwen3",
-        (4, 1, 64),
-        _Q4_1 + _F16,
-        keys={**_yarn(4.0, 256, attn_factor=1.25), "rope.freq_base": 1000000.0},
-    ),
+    SmallModel("qwen3-yarn", "qwen3", (4, 1, 64), _Q4_1 + _F16, keys=_yarn(4.0, 256, attn_factor=1.25) | _LONG),
     SmallModel("qwen3-yarn-odd", "qwen3", (4, 4, 80), _Q8_0, keys=_yarn(2.7, 300)),
+)
+"""Every architecture, and what a header may ask of each."""
+
+TYPES: Final[Sequence[SmallModel]] = (
     *map(_all_of, WANTED),
     *map(_tied, (GGMLType.Q4_0, GGMLType.Q4_K, GGMLType.IQ4_NL, GGMLType.Q8_0)),
+    SmallModel("qwen2-q3_k_m", "qwen2", (4, 2, 64), _Q3_K_M, n_embd=256, n_ff=256, biases=_QKV),
+    SmallModel("qwen3-q4_k_m", "qwen3", (4, 2, 64), _Q4_K_M, n_embd=256, n_ff=256, embedding=GGMLType.Q6_K),
 )
-"""Every architecture, each kind of matrix, and what a header may ask of them; every weight type as matrix, embedding
-and output; embeddings that are outputs of the types that are repacked for them."""
+"""Every weight type as matrix, embedding and output; embeddings that are outputs of the types that are repacked for
+them; mixtures as real files have them."""
+
+MODELS: Final = (*ARCHITECTURES, *TYPES)
 
 BY_NAME: Final[Mapping[str, SmallModel]] = {model.name: model for model in MODELS}
 

@@ -13,11 +13,11 @@ from engine.errors import UnplayableModel
 from engine.model import CACHE_TYPES
 from engine.weights import PLAYED_TYPES
 from testing.oracles.engine_operations import CODE_PATHS
-from testing.oracles.model_cases import SETTINGS, SHORT, SMALL, WHOLE, EngineModel, Script, settings_of
+from testing.oracles.model_cases import EDGES, SETTINGS, SHORT, SMALL, WHOLE, EngineModel, Script, settings_of
 from testing.oracles.model_cases import Settings as ModelSettings
 from testing.oracles.operation_cases import digest
 from testing.oracles.record import sha256_of
-from testing.oracles.small_models import MODELS, SmallModel
+from testing.oracles.small_models import ARCHITECTURES, MODELS, SmallModel
 
 RECORD = Path(testing.oracles.__file__).parent / "records" / "models.json"
 
@@ -58,6 +58,15 @@ def test_a_small_model_gives_the_references_logits(
         return
     found = hashes(path, isa, settings, SMALL)
     assert found == dict(zip(found, expected[settings.name], strict=True))
+
+
+@pytest.mark.parametrize("model", ARCHITECTURES, ids=lambda model: model.name)
+def test_an_architecture_gives_the_references_logits_where_other_kernels_take_over(
+    record: dict[str, Any], tmp_path: Path, model: SmallModel
+) -> None:
+    path = model.file().write(tmp_path / f"{model.name}.gguf")
+    found = hashes(path, CODE_PATHS[0], SETTINGS[0], EDGES)
+    assert found == dict(zip(found, record["small"][model.name]["edges"], strict=True))
 
 
 @pytest.mark.parametrize(
