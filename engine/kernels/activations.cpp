@@ -74,7 +74,7 @@ void pack_row(Activation kind, const float* x, int64_t cols, int64_t row, int64_
         case Activation::Q8_Kx4: return quantize_q8k(x, cols, row, rows, panel, true);
         case Activation::F32: std::memcpy(y, x, static_cast<size_t>(cols) * 4); return;
         case Activation::F16:
-            for (int64_t i = 0; i < cols; ++i) y[i] = f16_to_f32(f32_to_f16(x[i]));
+            for (int64_t i = 0; i < cols; i += 8) store8(y + i, round_f16(load8(x + i)));
             return;
         case Activation::BF16:
             for (int64_t i = 0; i < cols; ++i) y[i] = bf16_to_f32(f32_to_bf16(x[i]));

@@ -38,17 +38,23 @@ void matvec_t(const Matrix& w, const float* x, float* y, const float* residual, 
 template <int Rows>
 void tile_4(const float* w, const float* x, int64_t cols, float* out) {
     F8 acc[Rows][4];
-    for (auto& row : acc) {
-        for (F8& a : row) a = zero8();
+BANKML_UNROLL(3)
+    for (int i = 0; i < Rows; ++i) {
+BANKML_UNROLL(4)
+        for (int r = 0; r < 4; ++r) acc[i][r] = zero8();
     }
     for (int64_t k = 0; k < cols; k += 8) {
         F8 a[4];
-        for (int r = 0; r < 4; ++r) a[r] = load8(w + r * cols + k);
+BANKML_UNROLL(4)
+        for (int r = 0; r < 4; ++r) a[r] = load8(w + 4 * k + 8 * r);
+BANKML_UNROLL(3)
         for (int i = 0; i < Rows; ++i) {
             const F8 b = load8(x + i * cols + k);
+BANKML_UNROLL(4)
             for (int r = 0; r < 4; ++r) acc[i][r] = fma8(a[r], b, acc[i][r]);
         }
     }
+BANKML_UNROLL(3)
     for (int i = 0; i < Rows; ++i) sum_lanes4(acc[i], out + 4 * i);
 }
 
@@ -58,8 +64,9 @@ void matmul_t(const MatmulArgs& args) {
     const float* x = reinterpret_cast<const float*>(args.panels);
     float* rows4 = reinterpret_cast<float*>(args.scratch);
     for (int64_t r = args.first; r < args.last; r += 4) {
+        // Side by side, eight columns of each: one stream, whose loads need no address of their own.
         for (int64_t j = 0; j < 4; ++j) {
-            for (int64_t k = 0; k < w.cols; k += 8) store8(rows4 + j * w.cols + k, load_weights<T>(w.row(r + j), k));
+            for (int64_t k = 0; k < w.cols; k += 8) store8(rows4 + 4 * k + 8 * j, load_weights<T>(w.row(r + j), k));
         }
         for (int64_t i = 0; i < args.n; i += 3) {
             const int64_t rows = args.n - i < 3 ? args.n - i : 3;

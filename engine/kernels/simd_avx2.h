@@ -117,6 +117,8 @@ BANKML_LANES int32_t sum8i(I8 v) {
 BANKML_LANES W16 load16w(const int16_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
 BANKML_LANES void store16w(int16_t* p, W16 v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
 BANKML_LANES W16 set16w(int16_t x) { return _mm256_set1_epi16(x); }
+// `low` in the first eight lanes, `high` in the others.
+BANKML_LANES W16 halves16w(int16_t low, int16_t high) { return _mm256_set_m128i(_mm_set1_epi16(high), _mm_set1_epi16(low)); }
 BANKML_LANES W16 add16w(W16 a, W16 b) { return _mm256_add_epi16(a, b); }
 // The pair of int16 at p, eight times.
 BANKML_LANES W16 repeat2w(const int16_t* p) { return repeat4(p); }

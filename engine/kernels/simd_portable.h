@@ -171,6 +171,11 @@ BANKML_LANES W16 set16w(int16_t x) {
     for (int16_t& lane : r.v) lane = x;
     return r;
 }
+BANKML_LANES W16 halves16w(int16_t low, int16_t high) {
+    W16 r;
+    for (int i = 0; i < 16; ++i) r.v[i] = i < 8 ? low : high;
+    return r;
+}
 BANKML_LANES W16 add16w(W16 a, W16 b) {
     for (int i = 0; i < 16; ++i) a.v[i] = static_cast<int16_t>(a.v[i] + b.v[i]);
     return a;

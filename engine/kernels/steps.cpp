@@ -5,7 +5,7 @@
 namespace bankml {
 namespace {
 
-constexpr int64_t kBatchChunk = 128;   // activation rows whose panels stay in the second-level cache
+constexpr int64_t kPanelCache = 256 * 1024;  // bytes of activations that stay in the second-level cache
 constexpr int64_t kRowChunk = 32;      // weight rows taken at once in a product with many rows
 
 // y += bias (+ residual) in columns first..last-1 of n rows, each at a multiple of ld.
@@ -16,6 +16,15 @@ void add_bias(float* y, const float* bias, const float* residual, int64_t ld, in
         if (!residual) continue;
         for (int64_t c = first; c < last; ++c) row[c] += residual[i * ld + c];
     }
+}
+
+// Activation rows taken at once: as many as the cache holds, in whole panels and in threes for the floats.
+int64_t batch_chunk(const bool (&kinds)[kActivations], int64_t cols) {
+    size_t row_bytes = 0;
+    for (size_t kind = 0; kind < kActivations; ++kind) {
+        if (kinds[kind]) row_bytes = std::max(row_bytes, panel_bytes(static_cast<Activation>(kind), 1, cols));
+    }
+    return std::clamp<int64_t>(kPanelCache / static_cast<int64_t>(row_bytes), 36, 132) / 12 * 12;
 }
 
 }  // namespace
@@ -90,12 +99,13 @@ void Graph::Linear::run_rows(Graph& graph, int64_t n, int thread) {
     }
     graph.pool_.barrier();
 
-    const int64_t chunks = ceil_div(n, kBatchChunk);
+    const int64_t chunk = batch_chunk(kinds, cols);
+    const int64_t chunks = ceil_div(n, chunk);
     int64_t item = work.take();
     int64_t passed = 0;
     for (int64_t c = 0; c < chunks; ++c) {
-        const int64_t first_row = c * kBatchChunk;
-        const int64_t rows = std::min(kBatchChunk, n - first_row);
+        const int64_t first_row = c * chunk;
+        const int64_t rows = std::min(chunk, n - first_row);
         for (size_t m = 0; m < spec.weights.size(); ++m) {
             const Matrix& w = spec.weights[m];
             const Activation kind = activation_of(w);

@@ -26,11 +26,8 @@ enum class Extra {
     Offset32,     // Q6_K: every quant is 32 too high
 };
 
-inline void fill_scales(Superblock& out, int chunk, int first, int second) {
-    for (int i = 0; i < 8; ++i) {
-        out.scales[chunk][i] = static_cast<int16_t>(first);
-        out.scales[chunk][8 + i] = static_cast<int16_t>(second);
-    }
+BANKML_LANES void fill_scales(Superblock& out, int chunk, int first, int second) {
+    store16w(out.scales[chunk], halves16w(static_cast<int16_t>(first), static_cast<int16_t>(second)));
 }
 
 struct Q2K {
