@@ -169,6 +169,12 @@ def _add_linear(steps: list[Step], product: Value, total: Value | None) -> None:
     steps.append(step)
 
 
+def multiplied(steps: Sequence[Step]) -> list[Matrix]:
+    """The matrices of a plan's products, each once; an embedding table is among them only if it is the output too."""
+    nodes = (node for step in steps if step.op == "linear" for node in step.nodes)
+    return list({id(node.weight): node.weight for node in nodes if node.weight is not None}.values())
+
+
 def build(graph: Graph, steps: Sequence[Step]) -> int:
     """Writes the plan into the compiled graph; a buffer is used again once nothing reads it any more.
 

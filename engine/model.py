@@ -19,7 +19,7 @@ from engine.architectures.transformer import TransformerConfig
 from engine.chat_template import ChatTemplate
 from engine.errors import EngineError, InvalidModelFile, InvalidRequest, UnplayableModel
 from engine.gguf import GGUFFile, GGUFHeader
-from engine.graph import Forward, build, plan
+from engine.graph import Forward, build, multiplied, plan
 from engine.hparams import Header
 from engine.kernels import Graph, Rope
 from engine.tokenizer import Tokenizer
@@ -169,7 +169,7 @@ class Model:
         forward = checked.architecture.forward(config, weights)
         steps = plan(forward)
         self._graph = _graph(config, options, cells, forward.rope)
-        weights.pack()
+        weights.pack(multiplied(steps))
         self._logits = build(self._graph, steps)
         file.check_intact()
 

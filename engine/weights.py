@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, cast
 
 import numpy as np
@@ -104,11 +104,10 @@ class Weights:
         """A vector of n floats, or None if the file does not have it."""
         return self.vector(name, n) if name in self else None
 
-    def pack(self) -> None:
-        """Copies the matrices handed out so far into the order the kernels read them in, where that pays for itself,
-        and gives the pages of the map back that were read for it."""
-        matrices = list(self._matrices.values())
-        pack(matrices, Arena(sum(matrix.packed_bytes for matrix in matrices)))
+    def pack(self, matrices: Collection[Matrix]) -> None:
+        """Copies matrices into large pages and the order the kernels read them in, where that pays for itself, and
+        gives the pages of the map back that were read for it."""
+        pack(list(matrices), Arena(sum(matrix.packed_bytes for matrix in matrices)))
         self._file.release()
 
 

@@ -178,6 +178,7 @@ void bind_matrix(nb::module_ & m) {
                 arena.used += bytes;
                 kernels->pack(*w, out);
                 w->packed = out;
+                if (bankml::is_copied(w->type)) w->data = out;
             }
         },
         nb::arg("matrices"), nb::arg("arena"));

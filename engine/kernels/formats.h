@@ -18,6 +18,11 @@ struct Q41 {
     static float scale(const uint8_t* block) { return half_at(block); }
     static float min(const uint8_t* block) { return half_at(block + 2); }
     static B32 quants(const uint8_t* block) { return load_nibbles(block + 4); }
+    // Two rows: the first one's quants in the low nibbles, the second's in the high ones.
+    static void pack_pair(const uint8_t* first, const uint8_t* second, uint8_t* out) {
+        store32(out, join_nibbles(quants(first), quants(second)));
+    }
+    static void load_pair(const uint8_t* p, B32& first, B32& second) { split_nibbles(load32(p), first, second); }
     static F8 dot(B32 w, B32 x) { return dot_u8_s8(w, x); }
     static void gather(const uint8_t* p, size_t stride, F8& d, F8& m) { gather_f16x2(p, stride, d, m); }
 };
@@ -29,6 +34,14 @@ struct Q80 {
     static float scale(const uint8_t* block) { return half_at(block); }
     static float min(const uint8_t*) { return 0.0f; }
     static B32 quants(const uint8_t* block) { return load32(block + 2); }
+    static void pack_pair(const uint8_t* first, const uint8_t* second, uint8_t* out) {
+        store32(out, quants(first));
+        store32(out + 32, quants(second));
+    }
+    static void load_pair(const uint8_t* p, B32& first, B32& second) {
+        first = load32(p);
+        second = load32(p + 32);
+    }
     static F8 dot(B32 w, B32 x) { return dot_s8_s8(abs32(w), w, x); }
     static void gather(const uint8_t* p, size_t stride, F8& d, F8& m) {
         d = gather_f16(p, stride);
@@ -53,8 +66,20 @@ struct Q50 {
     static constexpr bool has_min = false;
     static float scale(const uint8_t* block) { return half_at(block); }
     static float min(const uint8_t*) { return 0.0f; }
-    static B32 quants(const uint8_t* block) {
-        return or32(load_nibbles(block + 6), without32(set32(static_cast<int8_t>(0xf0)), bits32(block + 2)));
+    static B32 quants(const uint8_t* block) { return join(load_nibbles(block + 6), block + 2); }
+    static B32 join(B32 nibbles, const uint8_t* fifth) {
+        return or32(nibbles, without32(set32(static_cast<int8_t>(0xf0)), bits32(fifth)));
+    }
+    // Nibbles as of Q4_1, then the fifth bits of both.
+    static void pack_pair(const uint8_t* first, const uint8_t* second, uint8_t* out) {
+        store32(out, join_nibbles(load_nibbles(first + 6), load_nibbles(second + 6)));
+        std::memcpy(out + 32, first + 2, 4);
+        std::memcpy(out + 36, second + 2, 4);
+    }
+    static void load_pair(const uint8_t* p, B32& first, B32& second) {
+        split_nibbles(load32(p), first, second);
+        first = join(first, p + 32);
+        second = join(second, p + 36);
     }
     static F8 dot(B32 w, B32 x) { return dot_s8_s8(abs32(w), w, x); }
     static void gather(const uint8_t* p, size_t stride, F8& d, F8& m) { Q80::gather(p, stride, d, m); }
@@ -66,8 +91,18 @@ struct Q51 {
     static constexpr bool has_min = true;
     static float scale(const uint8_t* block) { return half_at(block); }
     static float min(const uint8_t* block) { return half_at(block + 2); }
-    static B32 quants(const uint8_t* block) {
-        return or32(load_nibbles(block + 8), and32(set32(0x10), bits32(block + 4)));
+    static B32 quants(const uint8_t* block) { return join(load_nibbles(block + 8), block + 4); }
+    static B32 join(B32 nibbles, const uint8_t* fifth) { return or32(nibbles, and32(set32(0x10), bits32(fifth))); }
+    // As of Q5_0.
+    static void pack_pair(const uint8_t* first, const uint8_t* second, uint8_t* out) {
+        store32(out, join_nibbles(load_nibbles(first + 8), load_nibbles(second + 8)));
+        std::memcpy(out + 32, first + 4, 4);
+        std::memcpy(out + 36, second + 4, 4);
+    }
+    static void load_pair(const uint8_t* p, B32& first, B32& second) {
+        split_nibbles(load32(p), first, second);
+        first = join(first, p + 32);
+        second = join(second, p + 36);
     }
     static F8 dot(B32 w, B32 x) { return dot_u8_s8(w, x); }
     static void gather(const uint8_t* p, size_t stride, F8& d, F8& m) { gather_f16x2(p, stride, d, m); }
@@ -114,20 +149,25 @@ class FileRows {
     const uint8_t* ahead_;
 };
 
-// Eight rows of Q4_1 packed into one stream: for each block 8 halves d, 8 halves m, then 32 bytes for each pair of
-// rows, the first row's quants in the low nibbles and the second's in the high ones.
+// Eight rows packed into one stream (is_streamed): for each block 8 halves d, 8 halves m if the format has minima, then
+// four pairs of rows as Block::pack_pair joins them.
+template <class B>
 class PackedRows {
   public:
-    using Block = Q41;
-    static constexpr size_t bytes = 160;
+    using Block = B;
+    static constexpr size_t bytes = 8 * B::bytes;
+    static constexpr size_t header = B::has_min ? 32 : 16;
+    static constexpr size_t pair_bytes = (bytes - header) / 4;
     PackedRows(const Matrix& w, int64_t row)
         : at_(w.packed + static_cast<size_t>(row / 8 * (w.cols / kBlock)) * bytes) {}
 
     void scales(F8& d, F8& m) const {
         d = load8_f16(reinterpret_cast<const uint16_t*>(at_));
-        m = load8_f16(reinterpret_cast<const uint16_t*>(at_ + 16));
+        m = B::has_min ? load8_f16(reinterpret_cast<const uint16_t*>(at_ + 16)) : zero8();
     }
-    void quants(int pair, B32& first, B32& second) const { split_nibbles(load32(at_ + 32 + 32 * pair), first, second); }
+    void quants(int pair, B32& first, B32& second) const {
+        B::load_pair(at_ + header + static_cast<size_t>(pair) * pair_bytes, first, second);
+    }
     void next() { at_ += bytes; }
     void look_ahead() const {}
 
@@ -135,10 +175,11 @@ class PackedRows {
         for (int64_t row = 0; row < w.rows; row += 8) {
             for (int64_t b = 0; b < w.cols / kBlock; ++b, out += bytes) {
                 for (int r = 0; r < 8; ++r) {
-                    const uint8_t* block = w.row(row + r) + static_cast<size_t>(b) * Block::bytes;
+                    const uint8_t* block = w.row(row + r) + static_cast<size_t>(b) * B::bytes;
                     std::memcpy(out + 2 * r, block, 2);
-                    std::memcpy(out + 16 + 2 * r, block + 2, 2);
-                    if (r % 2 == 0) store32(out + 32 + 16 * r, join_nibbles(Block::quants(block), Block::quants(block + w.row_bytes)));
+                    if (B::has_min) std::memcpy(out + 16 + 2 * r, block + 2, 2);
+                    uint8_t* pair = out + header + static_cast<size_t>(r / 2) * pair_bytes;
+                    if (r % 2 == 0) B::pack_pair(block, block + w.row_bytes, pair);
                 }
             }
         }

@@ -160,6 +160,17 @@ void matmul_q(const MatmulArgs& args) {
     }
 }
 
+template <class Block>
+void matvec_32(const Matrix& w, const uint8_t* panel, float* y, const float* residual, int64_t first, int64_t last) {
+    w.packed ? matvec_q<PackedRows<Block>>(w, panel, y, residual, first, last)
+             : matvec_q<FileRows<Block>>(w, panel, y, residual, first, last);
+}
+
+template <class Block>
+void matmul_32(const MatmulArgs& args) {
+    args.w.packed ? matmul_q<PackedRows<Block>>(args) : matmul_q<FileRows<Block>>(args);
+}
+
 // One activation row by rows of IQ4_NL: ggml adds even and odd blocks apart, and a last odd block as one number.
 void matvec_iq4_nl(const Matrix& w, const uint8_t* panel, float* y, const float* residual, int64_t first,
                    int64_t last) {
@@ -185,18 +196,24 @@ void matvec_iq4_nl(const Matrix& w, const uint8_t* panel, float* y, const float*
 }  // namespace
 
 void pack(const Matrix& w, uint8_t* out) {
-    is_interleaved(w.type, w.rows) ? pack_interleaved(w, out) : PackedRows::pack(w, out);
+    if (is_interleaved(w.type, w.rows)) return pack_interleaved(w, out);
+    switch (w.type) {
+        case Type::Q4_1: return PackedRows<Q41>::pack(w, out);
+        case Type::Q5_0: return PackedRows<Q50>::pack(w, out);
+        case Type::Q5_1: return PackedRows<Q51>::pack(w, out);
+        case Type::Q8_0: return PackedRows<Q80>::pack(w, out);
+        default: std::memcpy(out, w.data, static_cast<size_t>(w.rows) * w.row_bytes); return;
+    }
 }
 
 void matvec(const Matrix& w, const uint8_t* panel, float* y, const float* residual, int64_t first, int64_t last) {
     if (is_interleaved(w.type, w.rows)) return matvec_interleaved(w, panel, y, residual, first, last);
-    if (w.packed) return matvec_q<PackedRows>(w, panel, y, residual, first, last);
     switch (w.type) {
         case Type::Q4_0: return matvec_q<FileRows<Q40>>(w, panel, y, residual, first, last);
-        case Type::Q4_1: return matvec_q<FileRows<Q41>>(w, panel, y, residual, first, last);
-        case Type::Q5_0: return matvec_q<FileRows<Q50>>(w, panel, y, residual, first, last);
-        case Type::Q5_1: return matvec_q<FileRows<Q51>>(w, panel, y, residual, first, last);
-        case Type::Q8_0: return matvec_q<FileRows<Q80>>(w, panel, y, residual, first, last);
+        case Type::Q4_1: return matvec_32<Q41>(w, panel, y, residual, first, last);
+        case Type::Q5_0: return matvec_32<Q50>(w, panel, y, residual, first, last);
+        case Type::Q5_1: return matvec_32<Q51>(w, panel, y, residual, first, last);
+        case Type::Q8_0: return matvec_32<Q80>(w, panel, y, residual, first, last);
         case Type::IQ4_NL: return matvec_iq4_nl(w, panel, y, residual, first, last);
         case Type::Q1_0: return matvec_signs(w, panel, y, residual, first, last);
         case Type::F32:
@@ -209,13 +226,12 @@ void matvec(const Matrix& w, const uint8_t* panel, float* y, const float* residu
 
 void matmul(const MatmulArgs& args) {
     if (is_interleaved(args.w.type, args.w.rows)) return matmul_interleaved(args);
-    if (args.w.packed) return matmul_q<PackedRows>(args);
     switch (args.w.type) {
         case Type::Q4_0: return matmul_q<FileRows<Q40>>(args);
-        case Type::Q4_1: return matmul_q<FileRows<Q41>>(args);
-        case Type::Q5_0: return matmul_q<FileRows<Q50>>(args);
-        case Type::Q5_1: return matmul_q<FileRows<Q51>>(args);
-        case Type::Q8_0: return matmul_q<FileRows<Q80>>(args);
+        case Type::Q4_1: return matmul_32<Q41>(args);
+        case Type::Q5_0: return matmul_32<Q50>(args);
+        case Type::Q5_1: return matmul_32<Q51>(args);
+        case Type::Q8_0: return matmul_32<Q80>(args);
         case Type::IQ4_NL: return matmul_q<FileRows<Iq4Nl>>(args);
         case Type::Q1_0: return matmul_signs(args);
         case Type::F32:

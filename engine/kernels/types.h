@@ -85,17 +85,33 @@ static constexpr bool is_interleaved(Type type, int64_t rows) {
     }
 }
 
-// Bytes of a matrix packed by Kernels::pack; 0 where the file's own order is as good.
+// Matrices that are copied into one stream of eight rows: blocks of 32, whose rows would be eight streams.
+static constexpr bool is_streamed(Type type, int64_t rows) {
+    switch (type) {
+        case Type::Q4_1:
+        case Type::Q5_0:
+        case Type::Q5_1:
+        case Type::Q8_0: return rows % 8 == 0;
+        default: return false;
+    }
+}
+
+// Matrices that are copied as they are, for the large pages of the copy: they are read at the speed of the memory.
+static constexpr bool is_copied(Type type) { return type == Type::F32 || type == Type::F16 || type == Type::BF16; }
+
+// Bytes of a matrix packed by Kernels::pack, in whole cache lines; 0 where the file's own order is as good.
 static constexpr size_t packed_bytes(Type type, int64_t rows, int64_t cols) {
     const int64_t groups = (rows + 7) / 8;  // the last one is filled up with zeros
+    const BlockSize block = block_size(type);
+    int64_t bytes = 0;
     if (type == Type::Q4_K && is_interleaved(type, rows)) {
-        return static_cast<size_t>(groups * (cols / kSuperBlock)) * 1184;  // its 6-bit scales widened to bytes
+        bytes = groups * (cols / kSuperBlock) * 1184;  // its 6-bit scales widened to bytes
+    } else if (is_interleaved(type, rows) || is_streamed(type, rows)) {
+        bytes = groups * 8 * (cols / block.weights) * block.bytes;
+    } else if (is_copied(type)) {
+        bytes = rows * cols * block.bytes;
     }
-    if (is_interleaved(type, rows) || (type == Type::Q4_1 && rows % 8 == 0)) {
-        const BlockSize block = block_size(type);
-        return static_cast<size_t>(groups * 8 * (cols / block.weights) * block.bytes);
-    }
-    return 0;
+    return static_cast<size_t>((bytes + 63) / 64 * 64);
 }
 
 // How a product wants the activations.

@@ -167,17 +167,17 @@ def test_packing_changes_no_bit_of_any_product(file: GGUFFile) -> None:
     x = np.random.default_rng(5).normal(0, 1, (3, COLS)).astype(np.float32)
     matrices = [weights.matrix(kind.name, ROWS, COLS) for kind in sorted(PLAYED_TYPES)]
     before = [multiply("", matrix, x).tobytes() for matrix in matrices]
-    weights.pack()
+    weights.pack(matrices)
     assert [multiply("", matrix, x).tobytes() for matrix in matrices] == before
-    weights.pack()  # nothing is packed twice
+    weights.pack(matrices)  # nothing is packed twice
     assert [multiply("", matrix, x).tobytes() for matrix in matrices] == before
 
 
 def test_weights_without_a_matrix_to_pack_pack_nothing(file: GGUFFile) -> None:
     weights = Weights(file)
-    weights.pack()
-    matrix = weights.matrix("Q8_0", ROWS, COLS)
-    weights.pack()
+    weights.pack([])
+    matrix = weights.matrix("Q6_K", ROWS, COLS)
+    weights.pack([matrix])
     assert matrix.packed_bytes == 0
 
 
@@ -196,7 +196,7 @@ def test_packed_matrices_give_their_pages_of_the_map_back(tmp_path: Path) -> Non
     rng = np.random.default_rng(6)
     tensors = {
         "packed": random_matrix(GGMLType.Q4_1, 4096, 512, rng),
-        "kept": random_matrix(GGMLType.Q8_0, 1024, 512, rng),
+        "kept": random_matrix(GGMLType.Q6_K, 1024, 512, rng),
     }
     path = ModelFile({}, tensors).write(tmp_path / "large.gguf")
     with GGUFFile.open(path) as file:
@@ -207,7 +207,7 @@ def test_packed_matrices_give_their_pages_of_the_map_back(tmp_path: Path) -> Non
         before = [multiply("", matrix, x).tobytes() for matrix in (packed, kept)]
         if SMAPS.exists():
             assert resident_bytes(path) >= sum(sizes)
-        weights.pack()
+        weights.pack([packed, kept])
         if SMAPS.exists():
             assert resident_bytes(path) < sum(sizes) - sizes[0] // 2
         assert [multiply("", matrix, x).tobytes() for matrix in (packed, kept)] == before
