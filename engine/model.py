@@ -169,7 +169,7 @@ class Model:
         forward = checked.architecture.forward(config, weights)
         steps = plan(forward)
         self._graph = _graph(config, options, cells, forward.rope)
-        weights.pack(multiplied(steps))
+        weights.pack(multiplied(steps), options.n_threads)
         self._logits = build(self._graph, steps)
         file.check_intact()
 

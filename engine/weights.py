@@ -104,10 +104,10 @@ class Weights:
         """A vector of n floats, or None if the file does not have it."""
         return self.vector(name, n) if name in self else None
 
-    def pack(self, matrices: Collection[Matrix]) -> None:
+    def pack(self, matrices: Collection[Matrix], n_threads: int = 1) -> None:
         """Copies matrices into large pages and the order the kernels read them in, where that pays for itself, and
         gives the pages of the map back that were read for it."""
-        pack(list(matrices), Arena(sum(matrix.packed_bytes for matrix in matrices)))
+        pack(list(matrices), Arena(sum(matrix.packed_bytes for matrix in matrices)), n_threads)
         self._file.release()
 
 
@@ -143,7 +143,7 @@ class HeaderWeights(Weights):
         self._ask(name, _no_vector(self._tensors.get(name), n))
         return _NO_FLOATS
 
-    def pack(self) -> None:
+    def pack(self, matrices: Collection[Matrix], n_threads: int = 1) -> None:
         raise NotImplementedError("a header has nothing to pack")
 
     def _ask(self, name: str, why: str | None) -> None:

@@ -172,7 +172,7 @@ class Graph:
     def evaluate(self, tokens: NDArray[np.int32], position: int, output: bool) -> None: ...
     def row(self, buffer: int, i: int) -> NDArray[np.float32]: ...
 
-def pack(matrices: list[Matrix], arena: Arena) -> None:
+def pack(matrices: list[Matrix], arena: Arena, n_threads: int = 1) -> None:
     """Copies weights into the order the kernels read them in, where `packed_bytes` is not 0. The GIL is free."""
 
 def multiply(isa: str, w: Matrix, x: NDArray[np.float32]) -> NDArray[np.float32]:

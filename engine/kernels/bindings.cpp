@@ -11,6 +11,7 @@
 #include "bindings.h"
 #include "file_map.h"
 #include "graph.h"
+#include "packing.h"
 #include "sampler.h"
 
 #include <cerrno>
@@ -131,16 +132,10 @@ const bankml::Kernels * kernels_for(const std::string & isa) {
     return kernels;
 }
 
-// Memory for packed weights, handed out from its start.
-struct Arena {
-    bankml::Pages pages;
-    size_t used = 0;
-};
-
 void bind_matrix(nb::module_ & m) {
+    using bankml::Arena;
     using bankml::Matrix;
-    nb::class_<Arena>(m, "Arena").def(
-        "__init__", [](Arena * self, size_t bytes) { new (self) Arena{bankml::Pages(bytes, true), 0}; }, nb::arg("bytes"));
+    nb::class_<Arena>(m, "Arena").def(nb::init<size_t>(), nb::arg("bytes"));
     nb::class_<Matrix>(m, "Matrix")
         .def(
             "__init__",
@@ -161,27 +156,17 @@ void bind_matrix(nb::module_ & m) {
         .def_ro("cols", &Matrix::cols);
     m.def(
         "pack",
-        [](const nb::list & list, const nb::typed<nb::object, Arena> & owner) {
+        [](const nb::list & list, const nb::typed<nb::object, Arena> & owner, int n_threads) {
             std::vector<Matrix *> matrices;
             for (const nb::handle item : list) {
                 matrices.push_back(nb::cast<Matrix *>(item));
                 nb::keep_alive_obj(item, owner);
             }
             Arena & arena = nb::cast<Arena &>(owner);
-            const bankml::Kernels * kernels = kernels_for("");
             const nb::gil_scoped_release unlocked;
-            for (Matrix * w : matrices) {
-                const size_t bytes = bankml::packed_bytes(w->type, w->rows, w->cols);
-                if (bytes == 0 || w->packed != nullptr) continue;
-                if (arena.used + bytes > arena.pages.size()) throw nb::value_error("the arena is full");
-                uint8_t * out = arena.pages.as<uint8_t>() + arena.used;
-                arena.used += bytes;
-                kernels->pack(*w, out);
-                w->packed = out;
-                if (bankml::is_copied(w->type)) w->data = out;
-            }
+            arena.pack(*kernels_for(""), matrices, n_threads);
         },
-        nb::arg("matrices"), nb::arg("arena"));
+        nb::arg("matrices"), nb::arg("arena"), nb::arg("n_threads") = 1);
 }
 
 void bind_graph(nb::module_ & m) {
