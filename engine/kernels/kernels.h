@@ -57,7 +57,7 @@ struct Kernels {
     void (*rotate)(float* x, const float* cos_sin, int64_t n_rot, bool neox);
     void (*store_f16)(const float* x, uint16_t* y, int64_t n);
 
-    // Writes packed_bytes bytes; for matrices where that is not 0.
+    // Writes packed_bytes bytes.
     void (*pack)(const Matrix& w, uint8_t* out);
     // Writes activation row `row` of a panel of `rows` rows.
     void (*pack_row)(Activation kind, const float* x, int64_t cols, int64_t row, int64_t rows, uint8_t* panel);

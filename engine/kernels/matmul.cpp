@@ -162,13 +162,15 @@ void matmul_q(const MatmulArgs& args) {
 
 template <class Block>
 void matvec_32(const Matrix& w, const uint8_t* panel, float* y, const float* residual, int64_t first, int64_t last) {
-    w.packed ? matvec_q<PackedRows<Block>>(w, panel, y, residual, first, last)
-             : matvec_q<FileRows<Block>>(w, panel, y, residual, first, last);
+    w.packed && is_streamed(w.type, w.rows)
+        ? matvec_q<PackedRows<Block>>(w, panel, y, residual, first, last)
+        : matvec_q<FileRows<Block>>(w, panel, y, residual, first, last);
 }
 
 template <class Block>
 void matmul_32(const MatmulArgs& args) {
-    args.w.packed ? matmul_q<PackedRows<Block>>(args) : matmul_q<FileRows<Block>>(args);
+    args.w.packed && is_streamed(args.w.type, args.w.rows) ? matmul_q<PackedRows<Block>>(args)
+                                                           : matmul_q<FileRows<Block>>(args);
 }
 
 // One activation row by rows of IQ4_NL: ggml adds even and odd blocks apart, and a last odd block as one number.
@@ -197,12 +199,15 @@ void matvec_iq4_nl(const Matrix& w, const uint8_t* panel, float* y, const float*
 
 void pack(const Matrix& w, uint8_t* out) {
     if (is_interleaved(w.type, w.rows)) return pack_interleaved(w, out);
+    if (is_copied(w.type, w.rows)) {
+        std::memcpy(out, w.data, static_cast<size_t>(w.rows) * w.row_bytes);
+        return;
+    }
     switch (w.type) {
         case Type::Q4_1: return PackedRows<Q41>::pack(w, out);
         case Type::Q5_0: return PackedRows<Q50>::pack(w, out);
         case Type::Q5_1: return PackedRows<Q51>::pack(w, out);
-        case Type::Q8_0: return PackedRows<Q80>::pack(w, out);
-        default: std::memcpy(out, w.data, static_cast<size_t>(w.rows) * w.row_bytes); return;
+        default: return PackedRows<Q80>::pack(w, out);
     }
 }
 

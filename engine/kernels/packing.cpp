@@ -15,8 +15,8 @@ void Arena::pack(const Kernels& kernels, const std::vector<Matrix*>& matrices, i
     std::vector<Copy> copies;
     size_t used = used_;
     for (Matrix* w : matrices) {
+        if (w->packed != nullptr) continue;
         const size_t bytes = packed_bytes(w->type, w->rows, w->cols);
-        if (bytes == 0 || w->packed != nullptr) continue;
         if (bytes > pages_.size() - used) throw std::length_error("the arena is full");
         copies.push_back({w, pages_.as<uint8_t>() + used});
         used += bytes;
@@ -30,7 +30,7 @@ void Arena::pack(const Kernels& kernels, const std::vector<Matrix*>& matrices, i
     });
     for (const Copy& copy : copies) {
         copy.matrix->packed = copy.out;
-        if (is_copied(copy.matrix->type)) copy.matrix->data = copy.out;
+        if (is_copied(copy.matrix->type, copy.matrix->rows)) copy.matrix->data = copy.out;
     }
 }
 

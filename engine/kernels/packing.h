@@ -13,7 +13,7 @@ class Arena {
   public:
     explicit Arena(size_t bytes) : pages_(bytes, true) {}
 
-    // Packs the matrices that have a packed order and are not packed yet, on n_threads threads.
+    // Packs the matrices that are not packed yet, on n_threads threads.
     // Throws std::length_error, and packs nothing, if they do not all fit.
     void pack(const Kernels& kernels, const std::vector<Matrix*>& matrices, int n_threads);
 

@@ -96,21 +96,18 @@ static constexpr bool is_streamed(Type type, int64_t rows) {
     }
 }
 
-// Matrices that are copied as they are, for the large pages of the copy: they are read at the speed of the memory.
-static constexpr bool is_copied(Type type) { return type == Type::F32 || type == Type::F16 || type == Type::BF16; }
+// All others are copied as they are, for the large pages of the copy: they are read at the speed of the memory.
+static constexpr bool is_copied(Type type, int64_t rows) {
+    return !is_interleaved(type, rows) && !is_streamed(type, rows);
+}
 
-// Bytes of a matrix packed by Kernels::pack, in whole cache lines; 0 where the file's own order is as good.
+// Bytes of a matrix packed by Kernels::pack, in whole cache lines.
 static constexpr size_t packed_bytes(Type type, int64_t rows, int64_t cols) {
-    const int64_t groups = (rows + 7) / 8;  // the last one is filled up with zeros
+    const int64_t eights = (rows + 7) / 8 * 8;  // the last eight are filled up with zeros
     const BlockSize block = block_size(type);
-    int64_t bytes = 0;
-    if (type == Type::Q4_K && is_interleaved(type, rows)) {
-        bytes = groups * (cols / kSuperBlock) * 1184;  // its 6-bit scales widened to bytes
-    } else if (is_interleaved(type, rows) || is_streamed(type, rows)) {
-        bytes = groups * 8 * (cols / block.weights) * block.bytes;
-    } else if (is_copied(type)) {
-        bytes = rows * cols * block.bytes;
-    }
+    const int64_t bytes = type == Type::Q4_K && is_interleaved(type, rows)
+                              ? rows / 8 * (cols / kSuperBlock) * 1184  // 6-bit scales widened to bytes
+                              : (is_copied(type, rows) ? rows : eights) * (cols / block.weights) * block.bytes;
     return static_cast<size_t>((bytes + 63) / 64 * 64);
 }
 
