@@ -133,6 +133,19 @@ def test_a_million_characters_come_back_whole(tokenizer: Tokenizer, text: str) -
     assert tokenizer.decode(tokenizer.encode(text)).decode() == text
 
 
+@pytest.mark.parametrize("name", ["gpt-2", "llama-bpe", "qwen35", "deepseek-llm", "deepseek-coder", "default"])
+@pytest.mark.parametrize("part", [" ", " \n", "a", "漢", "1", "?", "\u0301", "a漢1 "])
+def test_a_million_characters_are_cut_whatever_they_are(name: str, part: str) -> None:
+    text = part * (1_000_000 // len(part))
+    assert "".join(bare(name).split(text)) == text
+
+
+def test_special_tokens_that_begin_alike_are_found_in_a_million_characters() -> None:
+    extra = [(" " * length, USER_DEFINED) for length in range(2, 25)]
+    tokens = Tokenizer.from_gguf(vocabulary(extra, [])).encode(" " * 1_000_000)
+    assert tokens == [256 + 22] * 41_666 + [256 + 14]
+
+
 def test_texts_are_tokenized_in_several_threads_at_once(tokenizer: Tokenizer) -> None:
     texts = [f"{index} texts in thread {index}, it's fine. " * 2000 for index in range(4)]
     expected = [tokenizer.encode(text) for text in texts]
