@@ -18,6 +18,7 @@ from engine.architectures import llama, qwen2, qwen3
 from engine.architectures.transformer import TransformerConfig
 from engine.chat_template import ChatTemplate
 from engine.errors import EngineError, InvalidModelFile, InvalidRequest, UnplayableModel
+from engine.ggml_types import GGMLType
 from engine.gguf import GGUFFile, GGUFHeader
 from engine.graph import Forward, build, multiplied, plan
 from engine.hparams import Header
@@ -25,7 +26,7 @@ from engine.kernels import Graph, Rope
 from engine.tokenizer import Tokenizer
 from engine.weights import HeaderWeights, Weights
 
-CACHE_TYPES: Final = ("f16",)
+CACHE_TYPES: Final[Mapping[str, GGMLType]] = MappingProxyType({"f16": GGMLType.F16, "q8_0": GGMLType.Q8_0})
 MAX_HEAD_SIZE: Final = 512
 _ROTATED: Final = re.compile(r"bonsai[\s_-]*2(?!\d)|prism-fork-required", re.IGNORECASE)
 MAX_LAYERS: Final = 512  # the reference's bound
@@ -59,7 +60,7 @@ class ModelOptions:
         n_batch: tokens of a prompt handed to the engine at once.
         n_ubatch: tokens evaluated at once.
         n_threads: threads that compute.
-        cache_type_k, cache_type_v: the KV cache's types; only "f16".
+        cache_type_k, cache_type_v: the KV cache's types, "f16" or "q8_0".
         isa: "avx2", "portable", or "" for the fastest that runs here; the bits are the same.
     """
 
@@ -101,7 +102,7 @@ def check_header(header: GGUFHeader, options: ModelOptions) -> CheckedHeader:
     with problems.kept():
         tokenizer = Tokenizer.from_gguf(header.metadata)
         template = ChatTemplate.from_gguf(header.metadata, tokenizer)
-    problems.add(_unplayed_options(options))
+    problems.add(_unplayed_caches(options, config))
     misfits = list(_misfits(config)) if config else []
     problems.add(misfits)
     weights = HeaderWeights(header.tensors)
@@ -195,6 +196,11 @@ class Model:
         """The last row's logits, (n_vocab,); a view that the next `evaluate` overwrites."""
         return self._graph.row(self._logits, 0)
 
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the KV cache over the whole context; memory is taken only as it fills."""
+        return self._graph.cache_bytes
+
     def evaluate(self, tokens: Sequence[int], position: int, *, output: bool) -> None:
         """Computes one micro-batch: at most `n_ubatch` tokens, the first at `position`.
 
@@ -255,10 +261,15 @@ def _misfits(config: TransformerConfig) -> Iterator[str]:
         yield f"{config.n_head} heads do not share {config.n_head_kv} key/value heads evenly"
 
 
-def _unplayed_options(options: ModelOptions) -> Iterator[str]:
-    for name in ("cache_type_k", "cache_type_v"):
-        if getattr(options, name) not in CACHE_TYPES:
-            yield f"the KV cache type {getattr(options, name)!r} is not played"
+def _unplayed_caches(options: ModelOptions, config: TransformerConfig | None) -> Iterator[str]:
+    for which, kind in (("K", options.cache_type_k), ("V", options.cache_type_v)):
+        if kind not in CACHE_TYPES:
+            yield f"the KV cache type {kind!r} is not played"
+        elif config and config.head_size % CACHE_TYPES[kind].block_size:
+            yield (
+                f"a {which} cache of {kind} holds blocks of {CACHE_TYPES[kind].block_size}, "
+                f"and attention heads have {config.head_size} dimensions"
+            )
 
 
 def _graph(config: TransformerConfig, options: ModelOptions, cells: int, rope: Rope) -> Graph:
@@ -272,6 +283,8 @@ def _graph(config: TransformerConfig, options: ModelOptions, cells: int, rope: R
             config.n_head_kv,
             config.head_size,
             rope,
+            k_type=CACHE_TYPES[options.cache_type_k],
+            v_type=CACHE_TYPES[options.cache_type_v],
         )
     except RuntimeError as error:  # the system starts no more threads
         raise EngineError(f"{options.n_threads} threads cannot be started: {error}") from error

@@ -89,7 +89,7 @@ NameSet = Annotated[tuple[str, ...], BeforeValidator(_sorted_commas)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_commas)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 # What the engine's cache can hold; llama-server's other types change numbers and are refused until it can.
-CacheType = Literal["f16"]
+CacheType = Literal["f16", "q8_0"]
 
 _MODEL, _CONTEXT, _ACCESS = "Model", "Context and batches", "Access"
 _LATER = "Taken, without effect yet"
@@ -144,11 +144,11 @@ class Settings(BaseModel):
     cache_type_k: Annotated[
         CacheType,
         _flag("-ctk --cache-type-k", "BANKML_CACHE_TYPE LLAMA_ARG_CACHE_TYPE_K", "TYPE", group=_CONTEXT),
-    ] = Field("f16", description="type of the cached keys: f16")
+    ] = Field("f16", description="type of the cached keys: f16 or q8_0")
     cache_type_v: Annotated[
         CacheType,
         _flag("-ctv --cache-type-v", "BANKML_CACHE_TYPE LLAMA_ARG_CACHE_TYPE_V", "TYPE", group=_CONTEXT),
-    ] = Field("f16", description="type of the cached values: f16")
+    ] = Field("f16", description="type of the cached values: f16 or q8_0")
     cache_prompt: Annotated[
         Switch, _flag("--cache-prompt", "LLAMA_ARG_CACHE_PROMPT", off="--no-cache-prompt", group=_CONTEXT)
     ] = Field(True, description="keep the prompt's computed prefix for the next request")

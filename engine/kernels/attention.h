@@ -1,4 +1,4 @@
-// Attention over a half-precision cache (see kernels.h for the arguments).
+// Attention, and the rows of the cache it reads (see kernels.h for the arguments).
 #pragma once
 
 #include "kernels.h"
@@ -6,8 +6,8 @@
 
 namespace bankml::BANKML_ISA {
 
-void attend_heads(const HeadCache& cache, const float* q, int64_t heads, float scale, int64_t first, int64_t last,
-                  Partial* out);
+void store_cache_row(Type type, const float* x, uint8_t* row, int64_t n);
+void attend_rows(const HeadCache& cache, Query* queries, int64_t n, float scale, int64_t first, float* scratch);
 void attend_tile(const HeadCache& cache, const float* q, float* y, int64_t ld, int64_t rows, int64_t position,
                  float scale, float* scratch);
 

@@ -15,20 +15,19 @@ constexpr int64_t kCellPadding = 256;  // ggml sees the cache in steps of so man
 
 }  // namespace
 
-HeadCache Graph::Attention::cache_of(Graph& graph, int64_t head) const {
-    KvCache& cache = graph.cache_;
-    const int64_t kv = head / (spec.n_head / cache.n_head_kv());
-    return {cache.k(spec.layer, kv), cache.v(spec.layer, kv), cache.head()};
-}
-
-// Norms and rotates the new queries and keys, and writes the new keys and values into the cache.
+// Norms, rotates and, for a quantized cache, transforms what is new, and writes the new keys and values into the cache.
 void Graph::Attention::store(Graph& graph, const Batch& batch, int thread) {
+    const Kernels& kernels = *graph.kernels_;
     KvCache& cache = graph.cache_;
     const int64_t size = cache.head();
+    const auto transform = [&](float* x, int64_t width) {
+        if (width != 0) kernels.hadamard(x, width, size);
+    };
     const int64_t heads = spec.n_head + 2 * cache.n_head_kv();
     const auto turn = [&](float* x, const float* norm, int64_t i) {
-        if (norm) graph.kernels_->rms_norm(x, norm, x, size, spec.norm_eps);
-        graph.kernels_->rotate(x, graph.rope_row(i), graph.rope_.n_rot(), graph.rope_.neox());
+        if (norm) kernels.rms_norm(x, norm, x, size, spec.norm_eps);
+        kernels.rotate(x, graph.rope_row(i), graph.rope_.n_rot(), graph.rope_.neox());
+        transform(x, cache.k_hadamard());
     };
     for (int64_t item = thread; item < batch.n * heads; item += graph.pool_.size()) {
         const int64_t i = item / heads;
@@ -42,27 +41,57 @@ void Graph::Attention::store(Graph& graph, const Batch& batch, int thread) {
         if (head < cache.n_head_kv()) {
             float* k = graph.at(spec.k).row(i) + head * size;
             turn(k, spec.k_norm, i);
-            graph.kernels_->store_f16(k, cache.k(spec.layer, head) + position * size, size);
+            cache.store_k(kernels, spec.layer, head, position, k);
             continue;
         }
         head -= cache.n_head_kv();
-        const float* v = graph.at(spec.v).row(i) + head * size;
-        graph.kernels_->store_f16(v, cache.v(spec.layer, head) + position * size, size);
+        float* v = graph.at(spec.v).row(i) + head * size;
+        transform(v, cache.v_hadamard());
+        cache.store_v(kernels, spec.layer, head, position, v);
     }
 }
 
-// `heads` query heads that share a key/value head, for row i.
-void Graph::Attention::run_row(Graph& graph, int64_t first_head, int64_t heads, int64_t i, int64_t position,
-                               int thread) {
+// What the softmax has gathered, divided by the sum of its weights, becomes the head's output.
+void Graph::Attention::finish(const Graph& graph, float* values, float sum) const {
     const int64_t size = graph.cache_.head();
-    float* y = graph.at(spec.output).row(i) + first_head * size;
-    Partial* partials = graph.scratch_[static_cast<size_t>(thread)].heads.data();
-    for (int64_t h = 0; h < heads; ++h) partials[h].values = y + h * size;
-    const float* q = graph.at(spec.q).row(i) + first_head * size;
-    graph.kernels_->attend_heads(cache_of(graph, first_head), q, heads, spec.scale, 0, position + 1, partials);
-    for (int64_t h = 0; h < heads; ++h) {
-        const float inverse = 1.0f / partials[h].sum;
-        for (int64_t d = 0; d < size; ++d) partials[h].values[d] *= inverse;
+    const float inverse = 1.0f / sum;
+    for (int64_t d = 0; d < size; ++d) values[d] *= inverse;
+    const int64_t width = graph.cache_.v_hadamard();
+    if (width != 0) graph.kernels_->hadamard(values, width, size);
+}
+
+// The queries first..last-1 of a batch, counted so that those of one key/value head are neighbours.
+void Graph::Attention::run_queries(Graph& graph, const Batch& batch, int64_t first, int64_t last, int thread) {
+    const int64_t size = graph.cache_.head();
+    const int64_t group = spec.n_head / graph.cache_.n_head_kv();
+    Scratch& scratch = graph.scratch_[static_cast<size_t>(thread)];
+    while (first < last) {
+        const int64_t kv = first / (batch.n * group);
+        const int64_t n = std::min(std::min(last, (kv + 1) * batch.n * group) - first, kQueries);
+        for (int64_t j = 0; j < n; ++j) {
+            const int64_t i = (first + j) / group % batch.n;
+            const int64_t at = (kv * group + (first + j) % group) * size;
+            scratch.queries[j].q = graph.at(spec.q).row(i) + at;
+            scratch.queries[j].values = graph.at(spec.output).row(i) + at;
+            scratch.queries[j].last = batch.position + i + 1;
+        }
+        graph.kernels_->attend_rows(graph.cache_.at(spec.layer, kv), scratch.queries, n, spec.scale, 0,
+                                    scratch.attention.as<float>());
+        for (int64_t j = 0; j < n; ++j) finish(graph, scratch.queries[j].values, scratch.queries[j].sum);
+        first += n;
+    }
+}
+
+// A few rows. A single one is cut into as many parts as there are threads, more rows into parts that balance.
+void Graph::Attention::run_rows(Graph& graph, const Batch& batch, int thread) {
+    const int64_t group = spec.n_head / graph.cache_.n_head_kv();
+    const int64_t total = batch.n * spec.n_head;
+    const int64_t n_threads = graph.pool_.size();
+    const int64_t most = std::max(kQueries / group, int64_t{1}) * group;
+    const int64_t part = batch.n == 1 ? ceil_div(total, n_threads)
+                                      : std::min(round_up(ceil_div(total, 4 * n_threads), group), most);
+    for (int64_t first = work.take() * part; first < total; first = work.take() * part) {
+        run_queries(graph, batch, first, std::min(first + part, total), thread);
     }
 }
 
@@ -78,16 +107,19 @@ void Graph::Attention::run_split(Graph& graph, int64_t position, int thread) {
     };
     const int64_t first = thread * stretch;
     const int64_t last = std::min(std::min(first + stretch, cells), position + 1);
-    Partial* mine = graph.scratch_[static_cast<size_t>(thread)].heads.data();
+    Scratch& scratch = graph.scratch_[static_cast<size_t>(thread)];
     const int64_t group = spec.n_head / graph.cache_.n_head_kv();
-    for (int64_t head = 0; head < spec.n_head; head += group) {
-        for (int64_t h = 0; h < group; ++h) mine[h] = {-INFINITY, 0.0f, partial_of(thread, head + h) + 2};
-        const float* q = graph.at(spec.q).row(0) + head * size;
-        if (first < last) graph.kernels_->attend_heads(cache_of(graph, head), q, group, spec.scale, first, last, mine);
-        for (int64_t h = 0; h < group; ++h) {
-            float* partial = partial_of(thread, head + h);
-            partial[0] = mine[h].max;
-            partial[1] = mine[h].sum;
+    for (int64_t head = 0; head < spec.n_head;) {
+        const int64_t n = std::min(group - head % group, kQueries);
+        for (int64_t j = 0; j < n; ++j) {
+            const float* q = graph.at(spec.q).row(0) + (head + j) * size;
+            scratch.queries[j] = {q, last, partial_of(thread, head + j) + 2, 0.0f, 0.0f};
+        }
+        graph.kernels_->attend_rows(graph.cache_.at(spec.layer, head / group), scratch.queries, n, spec.scale, first,
+                                    scratch.attention.as<float>());
+        for (int64_t j = 0; j < n; ++j, ++head) {
+            partial_of(thread, head)[0] = scratch.queries[j].max;
+            partial_of(thread, head)[1] = scratch.queries[j].sum;
         }
     }
     graph.pool_.barrier();
@@ -107,42 +139,37 @@ void Graph::Attention::run_split(Graph& graph, int64_t position, int thread) {
             sum = std::fma(sum, keep, partial[1] * add);
             max = new_max;
         }
-        const float inverse = 1.0f / sum;
-        for (int64_t d = 0; d < size; ++d) y[d] *= inverse;
+        finish(graph, y, sum);
     }
 }
 
 void Graph::Attention::run_tiles(Graph& graph, const Batch& batch, int thread) {
     const int64_t size = graph.cache_.head();
     const int64_t ld = graph.width(spec.q);
+    const int64_t group = spec.n_head / graph.cache_.n_head_kv();
     const int64_t tiles = ceil_div(batch.n, kTileRows);
     float* scratch = graph.scratch_[static_cast<size_t>(thread)].attention.as<float>();
     for (int64_t item = work.take(); item < tiles * spec.n_head; item = work.take()) {
         const int64_t head = item % spec.n_head;
         const int64_t i = (tiles - 1 - item / spec.n_head) * kTileRows;  // the longest rows first
         const int64_t rows = std::min(kTileRows, batch.n - i);
-        graph.kernels_->attend_tile(cache_of(graph, head), graph.at(spec.q).row(i) + head * size,
+        graph.kernels_->attend_tile(graph.cache_.at(spec.layer, head / group), graph.at(spec.q).row(i) + head * size,
                                     graph.at(spec.output).row(i) + head * size, ld, rows, batch.position + i,
                                     spec.scale, scratch);
     }
 }
 
+// ggml's choice: a cache that is not all half precision always takes the row kernel, unsplit.
 void Graph::Attention::run(Graph& graph, const Batch& batch, int thread) {
     store(graph, batch, thread);
     graph.pool_.barrier();
     const int64_t cells = std::min(round_up(batch.position + batch.n, kCellPadding), graph.cache_.n_ctx());
-    if (batch.n == 1 && cells >= kSplitCells) {
+    if (graph.cache_.is_half() && batch.n == 1 && cells >= kSplitCells) {
         run_split(graph, batch.position, thread);
-    } else if (batch.n >= kTileRows) {
+    } else if (graph.cache_.is_half() && batch.n >= kTileRows) {
         run_tiles(graph, batch, thread);
     } else {
-        // Heads that share keys go together, save for a single row: there the threads need more, smaller items.
-        const int64_t heads = batch.n == 1 ? 1 : spec.n_head / graph.cache_.n_head_kv();
-        const int64_t groups = spec.n_head / heads;
-        for (int64_t item = work.take(); item < batch.n * groups; item = work.take()) {
-            const int64_t i = item / groups;
-            run_row(graph, item % groups * heads, heads, i, batch.position + i, thread);
-        }
+        run_rows(graph, batch, thread);
     }
 }
 

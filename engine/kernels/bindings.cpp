@@ -203,12 +203,21 @@ void bind_graph(nb::module_ & m) {
         .def(
             "__init__",
             [](Graph * self, const std::string & isa, int n_threads, int64_t n_rows, int64_t n_ctx, int64_t n_layer,
-               int64_t n_head_kv, int64_t head_size, const bankml::RopeSpec & rope) {
+               int64_t n_head_kv, int64_t head_size, const bankml::RopeSpec & rope, uint32_t k_type, uint32_t v_type) {
+                const bankml::Type keys = static_cast<bankml::Type>(k_type);
+                const bankml::Type values = static_cast<bankml::Type>(v_type);
+                if (!bankml::is_cache_type(keys, head_size) || !bankml::is_cache_type(values, head_size)) {
+                    throw nb::value_error("the cache cannot hold heads of this size in this type");
+                }
                 new (self) Graph(kernels_for(isa), n_threads, n_rows,
-                                 bankml::KvCache(n_layer, n_head_kv, head_size, n_ctx), bankml::Rope(rope));
+                                 bankml::KvCache(keys, values, n_layer, n_head_kv, head_size, n_ctx),
+                                 bankml::Rope(rope));
             },
             nb::arg("isa"), nb::arg("n_threads"), nb::arg("n_rows"), nb::arg("n_ctx"), nb::arg("n_layer"),
-            nb::arg("n_head_kv"), nb::arg("head_size"), nb::arg("rope"))
+            nb::arg("n_head_kv"), nb::arg("head_size"), nb::arg("rope"), nb::kw_only(),
+            nb::arg("k_type") = static_cast<uint32_t>(bankml::Type::F16),
+            nb::arg("v_type") = static_cast<uint32_t>(bankml::Type::F16))
+        .def_prop_ro("cache_bytes", &Graph::cache_bytes)
         .def("buffer", &Graph::buffer, nb::arg("width"), nb::arg("single"))
         .def("embed", &Graph::embed, nb::arg("table"), nb::arg("output"), nb::keep_alive<1, 2>())
         .def(

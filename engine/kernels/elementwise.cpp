@@ -38,19 +38,31 @@ void rotate(float* x, const float* cos_sin, int64_t n_rot, bool neox) {
     }
 }
 
-void store_f16(const float* x, uint16_t* y, int64_t n) {
-    for (int64_t i = 0; i < n; i += 8) store8_f16(y + i, load8(x + i));
+// As ggml's fast Walsh-Hadamard transform: scaled first, then pass by pass, neighbours before strangers.
+void hadamard(float* x, int64_t size, int64_t n) {
+    const F8 scale = set8(1.0f / sqrtf(static_cast<float>(size)));
+    for (int64_t i = 0; i < n; i += 8) {
+        store8(x + i, butterfly8<4>(butterfly8<2>(butterfly8<1>(mul8(load8(x + i), scale)))));
+    }
+    for (int64_t apart = 8; apart < size; apart *= 2) {
+        for (int64_t i = 0; i < n; i += i % (2 * apart) == apart - 8 ? apart + 8 : 8) {
+            const F8 u = load8(x + i);
+            const F8 v = load8(x + i + apart);
+            store8(x + i, add8(u, v));
+            store8(x + i + apart, sub8(u, v));
+        }
+    }
 }
 
 }  // namespace
 
 extern const Kernels kernels;
 #if defined(__AVX2__)
-const Kernels kernels{"avx2",   rms_norm, swiglu,  rotate,     store_f16, pack,
-                      pack_row, matvec,         matmul,   attend_heads, attend_tile};
+#define BANKML_KERNELS_NAME "avx2"
 #else
-const Kernels kernels{"portable", rms_norm, swiglu,  rotate,     store_f16, pack,
-                      pack_row,   matvec,         matmul,   attend_heads, attend_tile};
+#define BANKML_KERNELS_NAME "portable"
 #endif
+const Kernels kernels{BANKML_KERNELS_NAME, rms_norm, swiglu, rotate, hadamard,    store_cache_row,
+                      pack,                pack_row, matvec, matmul, attend_rows, attend_tile};
 
 }  // namespace bankml::BANKML_ISA

@@ -55,7 +55,6 @@ void Graph::attention(const AttentionSpec& spec) {
         for (Scratch& s : scratch_) {
             s.attention = Pages(attend_scratch_floats(cache_.head()) * sizeof(float));
             s.partials = Pages(static_cast<size_t>(spec.n_head * (2 + cache_.head())) * sizeof(float));
-            s.heads.resize(static_cast<size_t>(spec.n_head));
         }
     }
     auto step = std::make_unique<Attention>();

@@ -68,6 +68,7 @@ class Graph {
     int64_t width(int buffer) const { return buffers_[static_cast<size_t>(buffer)].width; }
     int64_t n_rows() const { return n_rows_; }
     int64_t n_ctx() const { return cache_.n_ctx(); }
+    size_t cache_bytes() const { return cache_.size(); }
 
   private:
     struct Buffer {
@@ -95,9 +96,9 @@ class Graph {
         Pages row;        // floats: a row after its prologue
         Pages panel;      // a panel of one activation row
         Pages unpacked;   // a group of weight rows
-        Pages attention;  // a tile
+        Pages attention;  // of attend_tile and attend_rows
         Pages partials;   // [head][2 + head size] of one stretch of a long context
-        std::vector<Partial> heads;
+        Query queries[kQueries];
     };
 
     Buffer& at(int buffer) { return buffers_[static_cast<size_t>(buffer)]; }

@@ -16,19 +16,42 @@ static constexpr size_t matmul_scratch_bytes(int64_t cols) {
     return static_cast<size_t>(kGroupRows * cols * 4 + (cols / kBlock) * 2 * kGroupRows * 4 * 4 + 256);
 }
 
-// One key/value head of one layer: `stride`-spaced rows of `head` half-precision values, a row a position.
+// What the KV cache can hold: F16 for heads of a multiple of eight, Q8_0 for heads of whole blocks.
+static constexpr bool is_cache_type(Type type, int64_t head) {
+    return (type == Type::F16 && head % 8 == 0) || (type == Type::Q8_0 && head % kBlock == 0);
+}
+
+// Bytes of the keys, or the values, of one position of one head.
+static constexpr size_t cache_row_bytes(Type type, int64_t head) {
+    return static_cast<size_t>(head / block_size(type).weights * block_size(type).bytes);
+}
+
+// One key/value head of one layer: `head` keys and values a position, a row after the other.
 struct HeadCache {
-    const uint16_t* k;
-    const uint16_t* v;
+    Type k_type;
+    Type v_type;
     int64_t head;
+    const uint8_t* k;
+    const uint8_t* v;
+
+    [[gnu::always_inline]] const uint8_t* k_row(int64_t position) const {
+        return k + static_cast<size_t>(position) * cache_row_bytes(k_type, head);
+    }
+    [[gnu::always_inline]] const uint8_t* v_row(int64_t position) const {
+        return v + static_cast<size_t>(position) * cache_row_bytes(v_type, head);
+    }
 };
 
-// The running softmax of one query row over a stretch of positions: maximum, sum, weighted values.
-struct Partial {
+// One query row of one head, and its running softmax: the largest score, the sum of the weights, the weighted values.
+struct Query {
+    const float* q;  // `head` floats
+    int64_t last;    // it sees the positions before this one
+    float* values;   // `head` floats
     float max;
     float sum;
-    float* values;  // `head` floats
 };
+
+constexpr int64_t kQueries = 48;  // queries that one call of attend_rows takes at most
 
 // A product with several activation rows: y[i * ldy + r] = w[r] . x[i] (+ residual[i * ldy + r]) for weight rows
 // first..last-1 and n activation rows in panels of kPanelRows.
@@ -55,7 +78,9 @@ struct Kernels {
     void (*rms_norm)(const float* x, const float* weight, float* y, int64_t n, float eps);
     void (*swiglu)(const float* gate, const float* up, float* y, int64_t n);
     void (*rotate)(float* x, const float* cos_sin, int64_t n_rot, bool neox);
-    void (*store_f16)(const float* x, uint16_t* y, int64_t n);
+    // Hadamard transforms of `size` (a power of two, at least 8) neighbouring floats each, orthonormal, in place.
+    void (*hadamard)(float* x, int64_t size, int64_t n);
+    void (*store_cache_row)(Type type, const float* x, uint8_t* row, int64_t n);
 
     // Writes packed_bytes bytes.
     void (*pack)(const Matrix& w, uint8_t* out);
@@ -65,12 +90,10 @@ struct Kernels {
     void (*matvec)(const Matrix& w, const uint8_t* panel, float* y, const float* residual, int64_t first, int64_t last);
     void (*matmul)(const MatmulArgs& args);
 
-    // One row of `heads` consecutive query heads that share the cache, over positions first..last-1; values are kept in
-    // half precision. Writes one Partial a head.
-    void (*attend_heads)(const HeadCache& cache, const float* q, int64_t heads, float scale, int64_t first,
-                         int64_t last, Partial* out);
-    // `rows` (at most 64) consecutive query rows, the first at `position`, each over positions 0..its own.
-    // Row i of q and y is at i * ld.
+    // Queries of one head's cache over the positions from `first` on. Writes max, sum and values of each.
+    void (*attend_rows)(const HeadCache& cache, Query* queries, int64_t n, float scale, int64_t first, float* scratch);
+    // `rows` (at most 64) consecutive query rows, the first at `position`, each over positions 0..its own, of a cache in
+    // half precision. Row i of q and y is at i * ld.
     void (*attend_tile)(const HeadCache& cache, const float* q, float* y, int64_t ld, int64_t rows, int64_t position,
                         float scale, float* scratch);
 };
@@ -79,7 +102,7 @@ struct Kernels {
 // as in ggml.
 void dequantize_row(Type type, const uint8_t* row, float* y, int64_t n);
 
-// Floats of scratch a thread needs for attend_tile.
+// Floats of scratch a thread needs for attend_tile or attend_rows.
 static constexpr size_t attend_scratch_floats(int64_t head) { return static_cast<size_t>(64 * (4 * head + 64) + 256); }
 
 // The build for this machine. `isa` names one ("avx2", "portable"), or is empty for the fastest that runs here;

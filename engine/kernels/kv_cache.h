@@ -1,32 +1,59 @@
-// Keys and values of every position of one slot, in half precision, a region a layer and head.
+// Keys and values of every position of one slot, a region a layer and head, each a type of its own.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels.h"
 #include "pages.h"
 
 namespace bankml {
 
 class KvCache {
   public:
-    KvCache(int64_t n_layer, int64_t n_head_kv, int64_t head, int64_t n_ctx)
-        : n_head_kv_(n_head_kv), head_(head), n_ctx_(n_ctx),
-          pages_(static_cast<size_t>(n_layer * n_head_kv * n_ctx * head) * 2 * sizeof(uint16_t)) {}
+    // k_type and v_type: what is_cache_type(type, head) allows.
+    KvCache(Type k_type, Type v_type, int64_t n_layer, int64_t n_head_kv, int64_t head, int64_t n_ctx)
+        : k_type_(k_type), v_type_(v_type), n_head_kv_(n_head_kv), head_(head), n_ctx_(n_ctx),
+          k_bytes_(cache_row_bytes(k_type, head) * static_cast<size_t>(n_ctx)),
+          v_bytes_(cache_row_bytes(v_type, head) * static_cast<size_t>(n_ctx)),
+          pages_(static_cast<size_t>(n_layer * n_head_kv) * (k_bytes_ + v_bytes_)) {}
 
     int64_t head() const { return head_; }
     int64_t n_head_kv() const { return n_head_kv_; }
     int64_t n_ctx() const { return n_ctx_; }
-    uint16_t* k(int64_t layer, int64_t head) { return region(layer, head, 0); }
-    uint16_t* v(int64_t layer, int64_t head) { return region(layer, head, 1); }
+    size_t size() const { return pages_.size(); }
+    HeadCache at(int64_t layer, int64_t head) const {
+        const uint8_t* k = keys(layer, head);
+        return {k_type_, v_type_, head_, k, k + k_bytes_};
+    }
+    bool is_half() const { return k_type_ == Type::F16 && v_type_ == Type::F16; }
 
-  private:
-    uint16_t* region(int64_t layer, int64_t head, int64_t which) {
-        return pages_.as<uint16_t>() + ((layer * n_head_kv_ + head) * 2 + which) * n_ctx_ * head_;
+    void store_k(const Kernels& kernels, int64_t layer, int64_t head, int64_t position, const float* k) {
+        const size_t at = static_cast<size_t>(position) * cache_row_bytes(k_type_, head_);
+        kernels.store_cache_row(k_type_, k, keys(layer, head) + at, head_);
+    }
+    void store_v(const Kernels& kernels, int64_t layer, int64_t head, int64_t position, const float* v) {
+        const size_t at = k_bytes_ + static_cast<size_t>(position) * cache_row_bytes(v_type_, head_);
+        kernels.store_cache_row(v_type_, v, keys(layer, head) + at, head_);
     }
 
+    // Rows of a quantized cache are Hadamard transforms, which leaves quantization fewer outliers; so are the queries,
+    // and the result is transformed back (llama-kv-cache.cpp). These are the sizes of the transforms, 0 for none: keys
+    // take the largest power of two that divides a head, values 64; heads that are no multiple of 64 take none.
+    int64_t k_hadamard() const { return k_type_ == Type::Q8_0 && head_ % 64 == 0 ? head_ & -head_ : 0; }
+    int64_t v_hadamard() const { return v_type_ == Type::Q8_0 && head_ % 64 == 0 ? 64 : 0; }
+
+  private:
+    uint8_t* keys(int64_t layer, int64_t head) const {
+        return pages_.as<uint8_t>() + static_cast<size_t>(layer * n_head_kv_ + head) * (k_bytes_ + v_bytes_);
+    }
+
+    Type k_type_;
+    Type v_type_;
     int64_t n_head_kv_;
     int64_t head_;
     int64_t n_ctx_;
+    size_t k_bytes_;  // of one region of keys
+    size_t v_bytes_;
     Pages pages_;
 };
 

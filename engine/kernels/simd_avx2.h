@@ -47,6 +47,10 @@ BANKML_LANES F8 load8_bf16(const uint16_t* p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
 
+BANKML_LANES F8 load8_s8(const int8_t* p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+
 BANKML_LANES B32 load32(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 BANKML_LANES void store32(void* p, B32 v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
 // Sixteen bytes of nibbles: the low ones first, then the high ones.
@@ -188,6 +192,43 @@ BANKML_LANES float sum_lanes_hadd(F8 v) {
     const __m128 t = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     const __m128 u = _mm_hadd_ps(t, t);
     return _mm_cvtss_f32(_mm_hadd_ps(u, u));
+}
+
+// Lanes 0 to 3 of the result come from v[0..3], lanes 4 to 7 from v[4..7]: in each, the halves of a vector added.
+BANKML_LANES void add_halves8(const F8 v[8], F8 out[4]) {
+    BANKML_UNROLL(4)
+    for (int i = 0; i < 4; ++i) {
+        out[i] = _mm256_add_ps(_mm256_permute2f128_ps(v[i], v[i + 4], 0x20), _mm256_permute2f128_ps(v[i], v[i + 4], 0x31));
+    }
+}
+
+// sum_lanes of eight vectors at once: lane i is that of v[i].
+BANKML_LANES F8 sum_lanes8(const F8 v[8]) {
+    F8 h[4];
+    add_halves8(v, h);
+    const F8 a = _mm256_add_ps(_mm256_shuffle_ps(h[0], h[1], 0x44), _mm256_shuffle_ps(h[0], h[1], 0xee));
+    const F8 b = _mm256_add_ps(_mm256_shuffle_ps(h[2], h[3], 0x44), _mm256_shuffle_ps(h[2], h[3], 0xee));
+    return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd));
+}
+
+// sum_lanes_hadd of eight vectors at once.
+BANKML_LANES F8 sum_lanes8_hadd(const F8 v[8]) {
+    F8 h[4];
+    add_halves8(v, h);
+    return _mm256_hadd_ps(_mm256_hadd_ps(h[0], h[1]), _mm256_hadd_ps(h[2], h[3]));
+}
+
+// One pass of a Hadamard transform within the lanes: each lane and its neighbour `Apart` (1, 2 or 4) lanes on become
+// their sum and their difference.
+template <int Apart>
+BANKML_LANES F8 butterfly8(F8 v) {
+    const F8 other = Apart == 1   ? _mm256_permute_ps(v, 0xb1)
+                     : Apart == 2 ? _mm256_permute_ps(v, 0x4e)
+                                  : _mm256_permute2f128_ps(v, v, 0x01);
+    const F8 sign = Apart == 1   ? _mm256_setr_ps(0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f)
+                    : Apart == 2 ? _mm256_setr_ps(0.0f, 0.0f, -0.0f, -0.0f, 0.0f, 0.0f, -0.0f, -0.0f)
+                                 : _mm256_setr_ps(0.0f, 0.0f, 0.0f, 0.0f, -0.0f, -0.0f, -0.0f, -0.0f);
+    return _mm256_add_ps(other, _mm256_xor_ps(v, sign));
 }
 
 // The half at p, p + stride, ... of eight rows.

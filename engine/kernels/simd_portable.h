@@ -50,6 +50,8 @@ BANKML_LANES void store8_f16(uint16_t* p, F8 a) {
 BANKML_LANES F8 round_f16(F8 a) { return each([&](int i) { return f16_to_f32(f32_to_f16(a.v[i])); }); }
 BANKML_LANES F8 load8_bf16(const uint16_t* p) { return each([=](int i) { return bf16_to_f32(p[i]); }); }
 
+BANKML_LANES F8 load8_s8(const int8_t* p) { return each([=](int i) { return static_cast<float>(p[i]); }); }
+
 BANKML_LANES B32 load32(const void* p) {
     B32 r;
     std::memcpy(r.v, p, 32);
@@ -243,6 +245,12 @@ BANKML_LANES void sum_lanes4(const F8 a[4], float out[4]) {
 BANKML_LANES float sum_lanes_hadd(F8 a) {
     const float* v = a.v;
     return ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7]));
+}
+BANKML_LANES F8 sum_lanes8(const F8 a[8]) { return each([=](int i) { return sum_lanes(a[i]); }); }
+BANKML_LANES F8 sum_lanes8_hadd(const F8 a[8]) { return each([=](int i) { return sum_lanes_hadd(a[i]); }); }
+template <int Apart>
+BANKML_LANES F8 butterfly8(F8 a) {
+    return each([&](int i) { return i & Apart ? a.v[i ^ Apart] - a.v[i] : a.v[i ^ Apart] + a.v[i]; });
 }
 BANKML_LANES F8 gather_f16(const uint8_t* p, size_t stride) {
     return each([=](int i) {

@@ -35,10 +35,11 @@ struct Graph::Attention final : Graph::Step {
 
   private:
     void store(Graph& graph, const Batch& batch, int thread);
-    void run_row(Graph& graph, int64_t first_head, int64_t heads, int64_t i, int64_t position, int thread);
+    void finish(const Graph& graph, float* values, float sum) const;
+    void run_queries(Graph& graph, const Batch& batch, int64_t first, int64_t last, int thread);
+    void run_rows(Graph& graph, const Batch& batch, int thread);
     void run_split(Graph& graph, int64_t position, int thread);
     void run_tiles(Graph& graph, const Batch& batch, int thread);
-    HeadCache cache_of(Graph& graph, int64_t head) const;
 };
 
 }  // namespace bankml

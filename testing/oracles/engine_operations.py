@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from engine.gguf import GGMLType
 from engine.kernels import Arena, Graph, Matrix, Rope, isa, multiply, pack
+from testing.oracles.cache_cases import Session
 from testing.oracles.draws import Bytes, Floats
 from testing.oracles.operation_cases import Case
 from testing.oracles.step_cases import AttentionCase, RopeCase, RowCase
@@ -62,6 +65,28 @@ def attention(isa: str, case: AttentionCase) -> Floats:
     if case.n_past:
         _evaluate(graph, output, 0, case.n_past)
     return _evaluate(graph, output, case.n_past, case.n).reshape(case.n, case.n_head, case.head_size)
+
+
+def attention_session(isa: str, session: Session) -> Iterator[Floats]:
+    """What attention gives for each step of a session, (rows, heads * size): a layer of nothing else.
+
+    The angles of the rotary embedding are zero.
+    """
+    n_head, n_head_kv, size = session.heads
+    n_rows = max(n for _, n in session.steps)
+    still = Rope(n_rot=2, freq_scale=0.0)
+    k_type, v_type = session.types
+    graph = Graph(
+        isa, session.n_threads, n_rows, session.n_ctx, 1, n_head_kv, size, still, k_type=k_type, v_type=v_type
+    )
+    q, k, v = (_table(graph, rows) for rows in session.rows())
+    output = graph.buffer(n_head * size, False)
+    graph.attention(0, q, k, v, output, n_head, session.scale)
+    start = 0
+    for position, n in session.steps:
+        graph.evaluate(np.arange(start, start + n, dtype=np.int32), position, False)
+        yield np.stack([graph.row(output, i).copy() for i in range(n)])
+        start += n
 
 
 def rms_norm(isa: str, case: RowCase) -> Floats:

@@ -174,6 +174,7 @@ _CALLS: dict[str, tuple[Any, list[Any]]] = {
     "ggml_new_tensor": (_T, [_P, _I32, _I32, ctypes.POINTER(_I64)]),
     "ggml_permute": (_T, [_P, _T, _I32, _I32, _I32, _I32]),
     "ggml_mul_mat": (_T, [_P, _T, _T]),
+    "ggml_mul_mat_set_hint": (None, [_T, _I32]),
     "ggml_get_rows": (_T, [_P, _T, _T]),
     "ggml_mul": (_T, [_P, _T, _T]),
     "ggml_rms_norm": (_T, [_P, _T, _F32]),

@@ -20,6 +20,7 @@ F32, F16, I32 = 0, 1, 26
 NEOX = 2
 """The rope mode that turns halves of a head; 0 turns neighbours."""
 _PREC_F32 = 10
+_HINT_HADAMARD = 1
 _USAGE_WEIGHTS = 1
 _TENSORS = 64  # a context holds at most so many
 
@@ -216,6 +217,18 @@ class Operations:
             out = self.lib.ggml_flash_attn_ext(graph.context, queries, keys, values, seen, scale, 0.0, 0.0)
             self.lib.ggml_prec_set_acc(out, _PREC_F32)
             return graph.compute(out, q.shape)
+
+    def hadamard(self, x: Floats, size: int) -> Floats:
+        """Orthonormal Hadamard transforms of `size` neighbouring floats each: what a quantized cache's rows go through.
+
+        llama.cpp asks for a product with a matrix that it marks; the CPU never reads it and takes a fast transform.
+        """
+        with Graph(self) as graph:
+            unread = graph.input(np.zeros((size, size), np.float32))
+            rows = graph.input(np.ascontiguousarray(x, np.float32).reshape(-1, size))
+            product = self.lib.ggml_mul_mat(graph.context, unread, rows)
+            self.lib.ggml_mul_mat_set_hint(product, _HINT_HADAMARD)
+            return graph.compute(product, x.shape)
 
     def rms_norm(self, x: Floats, weight: Floats | None, eps: float) -> Floats:
         """Root-mean-square norm over the last axis, times `weight` where one is given."""

@@ -43,10 +43,28 @@ def small_model(n_layer: int, head_size: int) -> Forward:
 class Runner:
     """A small model in a graph of its own."""
 
-    def __init__(self, name: str, head_size: int = 64, n_threads: int = 2, neox: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        head_size: int = 64,
+        n_threads: int = 2,
+        neox: bool = False,
+        types: tuple[GGMLType, GGMLType] = (GGMLType.F16, GGMLType.F16),
+    ) -> None:
         n_head_kv = N_EMBD // head_size // 2 or 1
-        rope = Rope(n_rot=32, neox=neox)
-        self.graph = Graph(name, n_threads, N_ROWS, N_CTX, 2, n_head_kv, N_EMBD // 2 // n_head_kv, rope)
+        k_type, v_type = types
+        self.graph = Graph(
+            name,
+            n_threads,
+            N_ROWS,
+            N_CTX,
+            2,
+            n_head_kv,
+            N_EMBD // 2 // n_head_kv,
+            Rope(n_rot=32, neox=neox),
+            k_type=k_type,
+            v_type=v_type,
+        )
         self.output = build(self.graph, plan(small_model(2, head_size)))
 
     def logits(self, tokens: list[int], position: int) -> bytes:
@@ -145,6 +163,14 @@ def embedded(table: Matrix, token: int) -> NDArray[np.float32]:
     graph.embed(table, output)
     graph.evaluate(np.array([token], np.int32), 0, True)
     return graph.row(output, 0).copy()
+
+
+@pytest.mark.parametrize(
+    ("head_size", "k_type", "v_type"), [(48, 8, 1), (48, 1, 8), (32, 0, 1), (32, 1, 2), (36, 1, 1)]
+)
+def test_a_cache_type_that_cannot_hold_the_heads_is_refused(head_size: int, k_type: int, v_type: int) -> None:
+    with pytest.raises(ValueError, match="cache"):
+        Graph("", 1, 1, 256, 1, 1, head_size, Rope(n_rot=32), k_type=k_type, v_type=v_type)
 
 
 @pytest.mark.parametrize("head_size", [32, 64])

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_model import HEAD_SIZE, N_EMBD, N_VOCAB, TOKENS, random_matrix
+from tiny_model import HEAD_SIZE, N_EMBD, N_HEAD_KV, N_LAYER, N_VOCAB, TOKENS, random_matrix
 from tiny_model import N_CTX_TRAIN as N_CTX_TINY
 
 from engine.errors import EngineError, InvalidModelFile, InvalidRequest, ModelFileLost, UnplayableModel
@@ -223,7 +223,7 @@ def test_sizes_that_are_not_played_are_refused(tiny: ModelFile, path: Path, keys
 
 
 @pytest.mark.parametrize("name", ["cache_type_k", "cache_type_v"])
-@pytest.mark.parametrize("kind", ["q8_0", "f32", "F16", ""])
+@pytest.mark.parametrize("kind", ["q4_0", "f32", "F16", ""])
 def test_another_cache_type_is_refused(tiny: ModelFile, path: Path, name: str, kind: str) -> None:
     refused(tiny, path, f"^the KV cache type '{kind}' is not played$", **{name: kind})
 
@@ -305,6 +305,36 @@ def test_a_reason_is_one_printable_line_whatever_the_file_says(tiny: ModelFile, 
     (reason,) = reasons(tiny, path)
     assert reason.isprintable()
     assert len(reason) < 1000
+
+
+@pytest.mark.parametrize("name", ["cache_type_k", "cache_type_v"])
+def test_a_head_that_is_no_multiple_of_a_cache_types_block_is_refused(tiny: ModelFile, path: Path, name: str) -> None:
+    tiny.metadata |= {f"llama.attention.{part}_length": 48 for part in ("key", "value")}
+    reason = f"a {name[-1].upper()} cache of q8_0 holds blocks of 32, and attention heads have 48 dimensions"
+    kept = reasons(tiny, path)  # the tensors are for heads of 32
+    assert reasons(tiny, path, **{name: "q8_0"}) == (reason, *kept)
+
+
+@pytest.mark.parametrize("types", [("q8_0", "q8_0"), ("q8_0", "f16"), ("f16", "q8_0")])
+def test_a_quantized_cache_gives_the_same_logits_on_both_code_paths_and_any_number_of_threads(
+    tiny: ModelFile, path: Path, types: tuple[str, str]
+) -> None:
+    options = {"cache_type_k": types[0], "cache_type_v": types[1]}
+    whole = logits(tiny.write(path))
+    found = logits(path, isa="portable", **options)
+    assert found == logits(path, isa=isa(), **options) == logits(path, n_threads=3, **options)
+    assert all(a != b for a, b in zip(found, whole, strict=True))
+
+
+def test_a_quantized_cache_takes_34_bytes_where_half_precision_takes_64(tiny: ModelFile, path: Path) -> None:
+    tiny.write(path)
+    sizes = []
+    for k, v in (("f16", "f16"), ("q8_0", "f16"), ("f16", "q8_0"), ("q8_0", "q8_0")):
+        model = Model.open(path, ModelOptions(n_ctx=256, cache_type_k=k, cache_type_v=v))
+        sizes.append(model.cache_bytes)
+        model.close()
+    cells = 256 * N_LAYER * N_HEAD_KV * HEAD_SIZE // 32
+    assert sizes == [cells * 128, cells * 98, cells * 98, cells * 68]
 
 
 def test_every_refusal_is_an_engine_error_and_the_next_model_opens(tiny: ModelFile, path: Path) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from engine.model import ModelOptions
 from registry.catalog import Entry
@@ -17,8 +18,8 @@ FIELDS = ["bankml", "engine", "model_sha256", "guard", "prompt_tokens", "complet
 FIELDS += ["response_sha256", "request_sha256", "signed", "ignored", "settings"]
 
 
-def receipt(body: bytes = b"{}", ignored: tuple[str, ...] = ()) -> Receipt:
-    return Receipt(ENTRY, body, ModelOptions(n_threads=3), time.perf_counter_ns(), ignored)
+def receipt(body: bytes = b"{}", ignored: tuple[str, ...] = (), **options: Any) -> Receipt:
+    return Receipt(ENTRY, body, ModelOptions(n_threads=3, **options), time.perf_counter_ns(), ignored)
 
 
 def test_the_documented_fields_come_first_in_their_order() -> None:
@@ -32,6 +33,11 @@ def test_it_says_who_answered_and_with_what_settings() -> None:
     assert found["ignored"] == ["user"]
     settings = {"threads": 3, "batch": 2048, "ubatch": 512, "cache_type_k": "f16", "cache_type_v": "f16"}
     assert found["settings"] == {**settings, "build": BUILD}
+
+
+def test_it_names_the_types_of_the_cache() -> None:
+    settings = receipt(cache_type_k="q8_0").finish(0, 0)["settings"]
+    assert (settings["cache_type_k"], settings["cache_type_v"]) == ("q8_0", "f16")
 
 
 def test_the_request_is_hashed_as_it_came() -> None:

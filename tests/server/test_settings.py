@@ -155,7 +155,7 @@ def test_threads_default_to_physical_cores_within_the_cpu_set_and_zero_is_all() 
         ({"n_ctx": "x"}, "--ctx-size 'x': must be a valid integer, unable to parse string as an integer"),
         ({"n_ctx": "-1"}, "--ctx-size '-1': must be greater than or equal to 0"),
         ({"n_batch": "0"}, "--batch-size '0': must be greater than or equal to 1"),
-        ({"cache_type_k": "q8_0"}, "--cache-type-k 'q8_0': must be 'f16'"),
+        ({"cache_type_k": "q4_0"}, "--cache-type-k 'q4_0': must be 'f16' or 'q8_0'"),
         ({"port": "65536"}, "--port '65536': must be less than or equal to 65535"),
         ({"temperature": "nan"}, "--temperature 'nan': must be a finite number"),
         (
