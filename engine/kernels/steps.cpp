@@ -24,7 +24,7 @@ int64_t batch_chunk(const bool (&kinds)[kActivations], int64_t cols) {
     for (size_t kind = 0; kind < kActivations; ++kind) {
         if (kinds[kind]) row_bytes = std::max(row_bytes, panel_bytes(static_cast<Activation>(kind), 1, cols));
     }
-    return std::clamp<int64_t>(kPanelCache / static_cast<int64_t>(row_bytes), 36, 132) / 12 * 12;
+    return std::clamp<int64_t>(kPanelCache / static_cast<int64_t>(row_bytes), 36, 264) / 12 * 12;
 }
 
 }  // namespace
