@@ -11,13 +11,21 @@ import sys
 from pathlib import Path
 
 from engine.gguf import GGMLType
-from testing.oracles import compare_caches, compare_models, compare_operations, compare_steps, quantized_files
+from testing.oracles import (
+    compare_caches,
+    compare_models,
+    compare_operations,
+    compare_steps,
+    compare_tokenizers,
+    quantized_files,
+)
 from testing.oracles.comparison import Report
 from testing.oracles.reference_server import require
 from testing.server_process import ServerError
 
-PARTS = ("operations", "steps", "caches", "small", "models")
-"""Products and rows of each weight type, the steps between them, attention over each cache, small models, SmolLM2."""
+PARTS = ("operations", "steps", "caches", "tokenizers", "small", "models")
+"""Products and rows of each weight type, the steps between them, attention over each cache, tokenizers, small models,
+SmolLM2."""
 
 
 def main() -> int:
@@ -28,7 +36,8 @@ def main() -> int:
         action="append",
         default=[],
         metavar="NAME",
-        help="only this weight type (Q4_K), cache (q8_0/f16), small model (qwen3-yarn) or quantization (Q4_K_M)",
+        help="only this weight type (Q4_K), cache (q8_0/f16), tokenizer (qwen2, or a GGUF file), "
+        "small model (qwen3-yarn) or quantization (Q4_K_M)",
     )
     parser.add_argument(
         "--files",
@@ -47,6 +56,8 @@ def main() -> int:
             compare_steps.compare(report)
         if "caches" in (arguments.parts or PARTS):
             compare_caches.compare(report, arguments.only)
+        if "tokenizers" in (arguments.parts or PARTS):
+            compare_tokenizers.compare(report, arguments.only)
         if "small" in (arguments.parts or PARTS):
             compare_models.compare_small(report, arguments.only)
         if "models" in (arguments.parts or PARTS):

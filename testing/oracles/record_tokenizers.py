@@ -1,8 +1,5 @@
 """Ask the reference's library how it tokenizes with the vocabularies of `vocabularies`, and write
-`records/tokenizers.json`: `python -m testing.oracles.record_tokenizers [NAME ...]`.
-
-With names of pre-tokenizers (`llama` for SentencePiece) or GGUF files nothing is written: texts on which ours differs
-are shown.
+`records/tokenizers.json`: `python -m testing.oracles.record_tokenizers`.
 """
 
 from __future__ import annotations
@@ -13,9 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from engine.gguf import GGUFFile
 from engine.pretokenizers import PRE_TOKENIZERS
-from engine.tokenizer import Tokenizer
 from testing.gguf_writer import ModelFile
 from testing.oracles import tokenizer_probes, vocabularies
 from testing.oracles.record import RECORDS
@@ -50,7 +45,8 @@ def write(metadata: dict[str, Any], folder: Path) -> Path:
     return ModelFile({"general.architecture": "llama", **metadata}, {}).write(folder / "vocabulary.gguf")
 
 
-def _described(vocabulary: ReferenceVocabulary) -> dict[str, Any]:
+def described(vocabulary: ReferenceVocabulary) -> dict[str, Any]:
+    """What the reference derives from a file's keys."""
     return {"roles": vocabulary.roles(), "flags": vocabulary.flags(), "eog": vocabulary.eog()}
 
 
@@ -71,13 +67,13 @@ def record(folder: Path) -> dict[str, Any]:
             if same == name:
                 encodings[name] = asked if name in COMMON else tokenizer_probes.encoding_digests(vocabulary, texts)
             decoded = tokenizer_probes.decoding_digest(vocabulary)
-            names[name] = {"encoding": same, "decoding": decoded, **_described(vocabulary)}
+            names[name] = {"encoding": same, "decoding": decoded, **described(vocabulary)}
         print(name, "as", same, flush=True)
     small = []
     for metadata in tokenizer_probes.small_vocabularies(N_SMALL):
         with ReferenceVocabulary(write(metadata, folder)) as vocabulary:
             attributes = [vocabulary.attribute(token) for token in range(vocabulary.n_vocab)]
-            small.append(tokenizer_probes.small_digest(vocabulary, metadata, _described(vocabulary), attributes))
+            small.append(tokenizer_probes.small_digest(vocabulary, metadata, described(vocabulary), attributes))
     return {
         "header": {"reference": require().identity()},
         "texts": tokenizer_probes.digest_of(text.encode() for text in texts),
@@ -87,33 +83,10 @@ def record(folder: Path) -> dict[str, Any]:
     }
 
 
-def compare(name: str, folder: Path) -> int:
-    """Shows the texts whose tokens differ; returns how many. `name` is that of a vocabulary or of a file."""
-    path = Path(name) if name.endswith(".gguf") else write(metadata_of(name), folder)
-    with GGUFFile.open(path) as file:
-        ours = Tokenizer.from_gguf(file.metadata)
-    different = 0
-    with ReferenceVocabulary(path) as vocabulary:
-        for text in tokenizer_probes.all_texts():
-            for parse_special in (True, False):
-                expected = vocabulary.encode(text, parse_special=parse_special)
-                found = ours.encode(text, parse_special=parse_special)
-                if found != expected:
-                    different += 1
-                    print(f"{name}: {text!r}, special {parse_special}:\n  {expected}\n  {found}")
-        if tokenizer_probes.decoding_digest(ours) != tokenizer_probes.decoding_digest(vocabulary):
-            different += 1
-            print(f"{name}: the texts of tokens differ")
-    print(f"{name}: {different} differ", flush=True)
-    return different
-
-
-def main(names: list[str]) -> int:
+def main() -> int:
     """The command."""
     try:
         with tempfile.TemporaryDirectory() as folder:
-            if names:
-                return int(sum(compare(name, Path(folder)) for name in names) > 0)
             recorded = record(Path(folder))
     except ServerError as error:
         print(f"record_tokenizers: {error}", file=sys.stderr)
@@ -131,4 +104,4 @@ def main(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
