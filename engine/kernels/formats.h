@@ -169,7 +169,7 @@ class PackedRows {
         B::load_pair(at_ + header + static_cast<size_t>(pair) * pair_bytes, first, second);
     }
     void next() { at_ += bytes; }
-    void look_ahead() const {}
+    void look_ahead() const { BANKML_ISA::look_ahead<bytes>(at_); }
 
     static void pack(const Matrix& w, uint8_t* out) {
         for (int64_t row = 0; row < w.rows; row += 8) {

@@ -19,7 +19,9 @@ template <Type T>
 float dot_row(const uint8_t* w, const float* x, int64_t cols) {
     F8 acc[4];
     for (F8& a : acc) a = zero8();
+    constexpr size_t bytes = 32 * block_size(T).bytes;
     for (int64_t i = 0; i < cols; i += 32) {
+        look_ahead<bytes>(w + static_cast<size_t>(i) * block_size(T).bytes);
         for (int j = 0; j < 4; ++j) acc[j] = fma8(load_weights<T>(w, i + 8 * j), load8(x + i + 8 * j), acc[j]);
     }
     const F8 sum = add8(add8(acc[0], acc[2]), add8(acc[1], acc[3]));

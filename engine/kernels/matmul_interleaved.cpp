@@ -289,7 +289,10 @@ BANKML_LANES typename Format::template Accumulator<N> dot_rows(const Matrix& w, 
     typename Format::template Accumulator<N> sums;
     sums.clear();
     PanelOf<Format> x{panel, N};
-    for (int64_t b = 0; b < blocks; ++b, block += Format::bytes) Format::template add<N>(block, x, single, sums);
+    for (int64_t b = 0; b < blocks; ++b, block += Format::bytes) {
+        if constexpr (N == 1) look_ahead<Format::bytes>(block);
+        Format::template add<N>(block, x, single, sums);
+    }
     return sums;
 }
 

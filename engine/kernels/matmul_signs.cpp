@@ -51,6 +51,7 @@ void matvec_signs(const Matrix& w, const uint8_t* panel, float* y, const float* 
         Q8Block x{panel, 1};
         F8 lanes = zero8();
         for (int64_t b = 0; b < w.cols / kSigns; ++b, block += kBytes) {
+            look_ahead<kBytes>(block);
             F8 sum = zero8();
             for (int c = 0; c < 4; ++c, x.next()) {
                 const F8 products = dot_u8_s8(set32(1), sign32(load32(x.quants(0)), signs_of(block + 2 + 4 * c)));

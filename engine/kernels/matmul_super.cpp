@@ -91,9 +91,11 @@ void matvec_t(const Matrix& w, const uint8_t* panel, float* y, const float* resi
         Sums<1> sums;
         sums.clear();
         Panel x{panel, 1};
-        for (int64_t b = 0; b < blocks; ++b, x.next()) {
+        const uint8_t* block = w.row(r);
+        for (int64_t b = 0; b < blocks; ++b, block += Format::bytes, x.next()) {
+            look_ahead<Format::bytes>(block);
             Superblock unpacked;
-            Format::unpack(w.row(r) + static_cast<size_t>(b) * Format::bytes, unpacked);
+            Format::unpack(block, unpacked);
             add_block<Format, 1, false>(unpacked, x, sums);
         }
         const float sum = total<Format, 1, false>(sums, 0);
