@@ -9,22 +9,38 @@
 namespace bankml::BANKML_ISA {
 namespace {
 
-// Turns scores into weights, in order. Where a score is a new maximum its weight is 1 and `rescale` says by what the
-// values gathered before it shrink; elsewhere `rescale` is 1.
-void weigh(float* scores, float* rescale, int64_t count, Query& query) {
-    bool is_new[kStretch];
-    for (int64_t i = 0; i < count; ++i) {
-        const float s = scores[i];
-        is_new[i] = s > query.max;
-        scores[i] = is_new[i] ? query.max - s : s - query.max;
-        query.max = is_new[i] ? s : query.max;
+// From a stretch's position `at` on a larger score counts: what was gathered before shrinks by this factor.
+struct Rescale {
+    int64_t at;
+    float by;
+};
+
+// Turns scores into weights, in order, and returns how many times the maximum grew on the way. Eight that hold no new
+// maximum are done at once; scores past `count`, up to a multiple of eight, may be anything.
+int64_t weigh(float* scores, int64_t count, Query& query, Rescale (&rescales)[kStretch]) {
+    int64_t n = 0;
+    for (int64_t first = 0; first < count; first += 8) {
+        const int64_t last = count - first < 8 ? count : first + 8;
+        const F8 eight = load8(scores + first);
+        if (!any_greater8(eight, set8(query.max))) {
+            store8(scores + first, exp8_nonpositive(sub8(eight, set8(query.max))));
+            for (int64_t i = first; i < last; ++i) query.sum += scores[i];
+            continue;
+        }
+        for (int64_t i = first; i < last; ++i) {
+            const float s = scores[i];
+            if (s > query.max) {
+                rescales[n] = {i, exp_nonpositive(query.max - s)};
+                query.sum = std::fma(query.sum, rescales[n++].by, 1.0f);
+                query.max = s;
+                scores[i] = 1.0f;
+            } else {
+                scores[i] = exp_nonpositive(s - query.max);
+                query.sum += scores[i];
+            }
+        }
     }
-    for (int64_t i = 0; i < count; ++i) {
-        const float e = exp_nonpositive(scores[i]);
-        rescale[i] = is_new[i] ? e : 1.0f;
-        scores[i] = is_new[i] ? 1.0f : e;
-    }
-    for (int64_t i = 0; i < count; ++i) query.sum = std::fma(query.sum, rescale[i], scores[i]);
+    return n;
 }
 
 template <bool Half>
@@ -32,57 +48,72 @@ F8 rounded(F8 v) {
     return Half ? round_f16(v) : v;
 }
 
-// values = values * rescale + row * weight over the stretch for 8 * Vectors dimensions, `head` floats a row.
-template <bool Half, int Vectors>
-void gather_columns(const float* rows, int64_t head, const float* weights, const float* rescale, int64_t count,
-                    float* values) {
+// sums += row * weight over `count` positions for 8 * Vectors dimensions, `head` elements a row.
+template <class Values, int Vectors>
+void add_columns(const typename Values::Element* rows, int64_t head, const float* weights, int64_t count, float* sums) {
     F8 sum[Vectors];
-    for (int j = 0; j < Vectors; ++j) sum[j] = load8(values + 8 * j);
+BANKML_UNROLL(8)
+    for (int j = 0; j < Vectors; ++j) sum[j] = load8(sums + 8 * j);
     for (int64_t i = 0; i < count; ++i, rows += head) {
-        if (rescale[i] != 1.0f) {
-            for (F8& s : sum) s = rounded<Half>(mul8(s, set8(rescale[i])));
-        }
         const F8 w = set8(weights[i]);
-        for (int j = 0; j < Vectors; ++j) sum[j] = rounded<Half>(fma8(load8(rows + 8 * j), w, sum[j]));
+BANKML_UNROLL(8)
+        for (int j = 0; j < Vectors; ++j) sum[j] = rounded<Values::half_sums>(fma8(Values::load(rows + 8 * j), w, sum[j]));
     }
-    for (int j = 0; j < Vectors; ++j) store8(values + 8 * j, sum[j]);
+BANKML_UNROLL(8)
+    for (int j = 0; j < Vectors; ++j) store8(sums + 8 * j, sum[j]);
 }
 
-template <bool Half>
-void gather(const float* rows, int64_t head, const float* weights, const float* rescale, int64_t count,
-            float* values) {
+template <class Values>
+void add_values(const typename Values::Element* rows, int64_t head, const float* weights, int64_t count, float* sums) {
     int64_t d = 0;
-    for (; d + 64 <= head; d += 64) gather_columns<Half, 8>(rows + d, head, weights, rescale, count, values + d);
-    for (; d + 32 <= head; d += 32) gather_columns<Half, 4>(rows + d, head, weights, rescale, count, values + d);
-    for (; d < head; d += 8) gather_columns<Half, 1>(rows + d, head, weights, rescale, count, values + d);
+    for (; d + 64 <= head; d += 64) add_columns<Values, 8>(rows + d, head, weights, count, sums + d);
+    for (; d + 32 <= head; d += 32) add_columns<Values, 4>(rows + d, head, weights, count, sums + d);
+    for (; d < head; d += 8) add_columns<Values, 1>(rows + d, head, weights, count, sums + d);
+}
+
+// sums = sums * rescale + row * weight, in order, over a stretch of `count` positions.
+template <class Values>
+void gather(const void* stretch, int64_t head, const float* weights, int64_t count, const Rescale* rescales,
+            int64_t n_rescales, float* sums) {
+    const auto* rows = static_cast<const typename Values::Element*>(stretch);
+    int64_t done = 0;
+    for (int64_t n = 0; n < n_rescales; ++n) {
+        const auto [at, by] = rescales[n];
+        add_values<Values>(rows + done * head, head, weights + done, at - done, sums);
+        for (int64_t d = 0; d < head; d += 8) {
+            store8(sums + d, rounded<Values::half_sums>(mul8(load8(sums + d), set8(by))));
+        }
+        done = at;
+    }
+    add_values<Values>(rows + done * head, head, weights + done, count - done, sums);
 }
 
 template <class Keys, int64_t Size>
-void score(const float* keys, const float* query, int64_t head, int64_t count, float scale, float* scores) {
-    for (int64_t i = 0; i < count; i += 8) {
-        store8(scores + i, mul8(Keys::score8(Dimensions<Size>{head}, keys, query, i), set8(scale)));
+void score(const void* stretch, const float* query, int64_t head, int64_t count, float scale, float* scores) {
+    for (int64_t i = 0; i < count; i += kKeysAtOnce) {
+        store8(scores + i, mul8(Keys::score8(Dimensions<Size>{head}, stretch, query, i), set8(scale)));
     }
 }
 
 // What a type of keys, or of values, does to a stretch; see cache_types.h.
 struct KeyKernels {
     void (*prepare)(const float* q, int64_t head, float* query);
-    void (*unpack)(const uint8_t* rows, int64_t count, int64_t head, float* keys);
-    void (*score)(const float* keys, const float* query, int64_t head, int64_t count, float scale, float* scores);
+    const void* (*stretch)(const uint8_t* rows, int64_t count, int64_t head, float* room);
+    void (*score)(const void* stretch, const float* query, int64_t head, int64_t count, float scale, float* scores);
 };
 struct ValueKernels {
-    void (*unpack)(const uint8_t* rows, int64_t n, float* y);
-    void (*gather)(const float* rows, int64_t head, const float* weights, const float* rescale, int64_t count,
-                   float* values);
+    const void* (*stretch)(const uint8_t* rows, int64_t n, float* room);
+    void (*gather)(const void* stretch, int64_t head, const float* weights, int64_t count, const Rescale* rescales,
+                   int64_t n_rescales, float* sums);
 };
 
 template <class Keys>
 KeyKernels key_kernels_of(int64_t head) {
     switch (head) {
-        case 32: return {Keys::prepare, Keys::unpack, score<Keys, 32>};
-        case 64: return {Keys::prepare, Keys::unpack, score<Keys, 64>};
-        case 128: return {Keys::prepare, Keys::unpack, score<Keys, 128>};
-        default: return {Keys::prepare, Keys::unpack, score<Keys, 0>};
+        case 32: return {Keys::prepare, Keys::stretch, score<Keys, 32>};
+        case 64: return {Keys::prepare, Keys::stretch, score<Keys, 64>};
+        case 128: return {Keys::prepare, Keys::stretch, score<Keys, 128>};
+        default: return {Keys::prepare, Keys::stretch, score<Keys, 0>};
     }
 }
 
@@ -90,28 +121,28 @@ KeyKernels key_kernels(Type type, int64_t head) {
     return type == Type::Q8_0 ? key_kernels_of<Q8Keys>(head) : key_kernels_of<F16Keys>(head);
 }
 
-template <class Cache>
-constexpr ValueKernels value_kernels_of{Cache::unpack, gather<Cache::half_sums>};
+template <class Values>
+constexpr ValueKernels value_kernels_of{Values::stretch, gather<Values>};
 
 const ValueKernels& value_kernels(Type type) {
-    return type == Type::Q8_0 ? value_kernels_of<Q8Cache> : value_kernels_of<F16Cache>;
+    return type == Type::Q8_0 ? value_kernels_of<Q8Values> : value_kernels_of<F16Values>;
 }
 
 }  // namespace
 
 void store_cache_row(Type type, const float* x, uint8_t* row, int64_t n) {
-    return type == Type::Q8_0 ? Q8Cache::store(x, row, n) : F16Cache::store(x, row, n);
+    return type == Type::Q8_0 ? Q8Values::store(x, row, n) : F16Values::store(x, row, n);
 }
 
 void attend_rows(const HeadCache& cache, Query* queries, int64_t n, float scale, int64_t first, float* scratch) {
     const int64_t head = cache.head;
     const KeyKernels on_keys = key_kernels(cache.k_type, head);
     const ValueKernels& on_values = value_kernels(cache.v_type);
-    float* keys = scratch;
-    float* rows = keys + kStretch * head;
-    float* prepared = rows + kStretch * head;
+    float* room_for_keys = scratch;
+    float* room_for_values = room_for_keys + kStretch * head;
+    float* prepared = room_for_values + kStretch * head;
     alignas(32) float scores[kStretch];
-    float rescale[kStretch];
+    Rescale rescales[kStretch];
     int64_t last = first;
     for (int64_t i = 0; i < n; ++i) {
         Query& query = queries[i];
@@ -123,15 +154,15 @@ void attend_rows(const HeadCache& cache, Query* queries, int64_t n, float scale,
     }
     for (int64_t start = first; start < last; start += kStretch) {
         const int64_t seen = last - start < kStretch ? last - start : kStretch;
-        on_keys.unpack(cache.k_row(start), seen, head, keys);
-        on_values.unpack(cache.v_row(start), seen * head, rows);
+        const void* keys = on_keys.stretch(cache.k_row(start), seen, head, room_for_keys);
+        const void* values = on_values.stretch(cache.v_row(start), seen * head, room_for_values);
         for (int64_t i = 0; i < n; ++i) {
             Query& query = queries[i];
             const int64_t count = query.last - start < seen ? query.last - start : seen;
             if (count <= 0) continue;
             on_keys.score(keys, prepared + i * head, head, count, scale, scores);
-            weigh(scores, rescale, count, query);
-            on_values.gather(rows, head, scores, rescale, count, query.values);
+            const int64_t n_rescales = weigh(scores, count, query, rescales);
+            on_values.gather(values, head, scores, count, rescales, n_rescales, query.values);
         }
     }
 }

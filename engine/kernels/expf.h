@@ -30,8 +30,10 @@ struct ExpTable {
 };
 constexpr ExpTable kExpTable;
 
+constexpr float kExpUnderflow = -0x1.9fe368p6f;  // below it e^x is less than the smallest float
+
 static inline float exp_nonpositive(float x) {
-    if (x < -0x1.9fe368p6f) return 0.0f;
+    if (x < kExpUnderflow) return 0.0f;
     constexpr double per_32nd = 0x1.71547652b82fep+5;  // 32 / ln 2
     constexpr double shift = 0x1.8p+52;                // adding it rounds to a whole number
     const double wide = static_cast<double>(x);

@@ -51,7 +51,8 @@ struct Query {
     float sum;
 };
 
-constexpr int64_t kQueries = 48;  // queries that one call of attend_rows takes at most
+constexpr int64_t kQueries = 48;   // queries that one call of attend_rows takes at most
+constexpr int64_t kKeysAtOnce = 8;  // keys that it reads at once: up to seven rows past the last one that is seen
 
 // A product with several activation rows: y[i * ldy + r] = w[r] . x[i] (+ residual[i * ldy + r]) for weight rows
 // first..last-1 and n activation rows in panels of kPanelRows.

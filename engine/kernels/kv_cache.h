@@ -15,12 +15,13 @@ class KvCache {
         : k_type_(k_type), v_type_(v_type), n_head_kv_(n_head_kv), head_(head), n_ctx_(n_ctx),
           k_bytes_(cache_row_bytes(k_type, head) * static_cast<size_t>(n_ctx)),
           v_bytes_(cache_row_bytes(v_type, head) * static_cast<size_t>(n_ctx)),
-          pages_(static_cast<size_t>(n_layer * n_head_kv) * (k_bytes_ + v_bytes_)) {}
+          bytes_(static_cast<size_t>(n_layer * n_head_kv) * (k_bytes_ + v_bytes_)),
+          pages_(bytes_ + kKeysAtOnce * cache_row_bytes(k_type, head)) {}
 
     int64_t head() const { return head_; }
     int64_t n_head_kv() const { return n_head_kv_; }
     int64_t n_ctx() const { return n_ctx_; }
-    size_t size() const { return pages_.size(); }
+    size_t size() const { return bytes_; }
     HeadCache at(int64_t layer, int64_t head) const {
         const uint8_t* k = keys(layer, head);
         return {k_type_, v_type_, head_, k, k + k_bytes_};
@@ -54,6 +55,7 @@ class KvCache {
     int64_t n_ctx_;
     size_t k_bytes_;  // of one region of keys
     size_t v_bytes_;
+    size_t bytes_;    // of all of them
     Pages pages_;
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "expf.h"
 #include "f16.h"
 
 namespace bankml::portable {
@@ -42,6 +43,11 @@ BANKML_LANES F8 mul8(F8 a, F8 b) { return each([&](int i) { return a.v[i] * b.v[
 BANKML_LANES F8 div8(F8 a, F8 b) { return each([&](int i) { return a.v[i] / b.v[i]; }); }
 BANKML_LANES F8 max8(F8 a, F8 b) { return each([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; }); }
 BANKML_LANES F8 fma8(F8 a, F8 b, F8 c) { return each([&](int i) { return std::fma(a.v[i], b.v[i], c.v[i]); }); }
+BANKML_LANES bool any_greater8(F8 a, F8 b) {
+    bool any = false;
+    for (int i = 0; i < 8; ++i) any |= a.v[i] > b.v[i];
+    return any;
+}
 BANKML_LANES F8 abs8(F8 a) { return each([&](int i) { return std::fabs(a.v[i]); }); }
 BANKML_LANES F8 load8_f16(const uint16_t* p) { return each([=](int i) { return f16_to_f32(p[i]); }); }
 BANKML_LANES void store8_f16(uint16_t* p, F8 a) {
@@ -284,6 +290,8 @@ BANKML_LANES float exp1(float x) {
     return size > 192.0f ? s1 * s1 : std::fma(s2, j, s2) * s1;
 }
 BANKML_LANES F8 exp8(F8 x) { return each([&](int i) { return exp1(x.v[i]); }); }
+
+BANKML_LANES F8 exp8_nonpositive(F8 x) { return each([&](int i) { return exp_nonpositive(x.v[i]); }); }
 
 }  // namespace
 }  // namespace bankml::portable
