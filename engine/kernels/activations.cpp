@@ -4,20 +4,27 @@
 namespace bankml::BANKML_ISA {
 namespace {
 
-// Blocks of 32 with one scale, as ggml's q8_0 and q8_1.
-template <bool ScaledSum>
+// Blocks of 32 with one scale, as ggml's q8_0 (Kind Q8_0, Q8_0x16) and q8_1 (Q8_1).
+template <Activation Kind>
 void quantize_q8(const float* x, int64_t cols, int64_t row, int64_t rows, uint8_t* panel) {
-    const size_t stride = static_cast<size_t>(rows * kQ8RowBytes);
+    constexpr bool wide = Kind == Activation::Q8_0x16;
+    const size_t stride = panel_bytes(Kind, rows, kBlock);
     for (int64_t b = 0; b < cols / kBlock; ++b, x += kBlock, panel += stride) {
         const F8 m01 = max8(abs8(load8(x)), abs8(load8(x + 8)));
         const float largest = max_lane(max8(m01, max8(abs8(load8(x + 16)), abs8(load8(x + 24)))));
         const float d = largest / 127.0f;
         const float inverse = largest != 0.0f ? 127.0f / largest : 0.0f;
         float* scales = reinterpret_cast<float*>(panel);
-        int8_t* quants = reinterpret_cast<int8_t*>(panel + rows * 8) + row * kBlock;
-        const int32_t sum = quantize32(x, inverse, quants);
+        uint8_t* quants = panel + rows * 8 + row * kBlock * (wide ? 2 : 1);
+        const int32_t sum = quantize32(x, inverse, reinterpret_cast<int8_t*>(quants));
+        if constexpr (wide) {
+            int16_t* words = reinterpret_cast<int16_t*>(quants);
+            const B32 bytes = load32(quants);
+            store16w(words, even16w(bytes));
+            store16w(words + 16, odd16w(bytes));
+        }
         scales[row] = f16_to_f32(f32_to_f16(d));
-        if constexpr (ScaledSum) {
+        if constexpr (Kind == Activation::Q8_1) {
             scales[rows + row] = f16_to_f32(f32_to_f16(d * static_cast<float>(sum)));
         } else {
             std::memcpy(panel + (rows + row) * 4, &sum, sizeof sum);
@@ -68,8 +75,9 @@ void quantize_q8k(const float* x, int64_t cols, int64_t row, int64_t rows, uint8
 void pack_row(Activation kind, const float* x, int64_t cols, int64_t row, int64_t rows, uint8_t* panel) {
     float* y = reinterpret_cast<float*>(panel) + row * cols;
     switch (kind) {
-        case Activation::Q8_0: return quantize_q8<false>(x, cols, row, rows, panel);
-        case Activation::Q8_1: return quantize_q8<true>(x, cols, row, rows, panel);
+        case Activation::Q8_0: return quantize_q8<Activation::Q8_0>(x, cols, row, rows, panel);
+        case Activation::Q8_0x16: return quantize_q8<Activation::Q8_0x16>(x, cols, row, rows, panel);
+        case Activation::Q8_1: return quantize_q8<Activation::Q8_1>(x, cols, row, rows, panel);
         case Activation::Q8_K: return quantize_q8k(x, cols, row, rows, panel, false);
         case Activation::Q8_Kx4: return quantize_q8k(x, cols, row, rows, panel, true);
         case Activation::F32: std::memcpy(y, x, static_cast<size_t>(cols) * 4); return;

@@ -70,13 +70,12 @@ void unpack_tile(const HeadCache& cache, int64_t start, int64_t count, float* k_
 
 // Turns one row of scores into weights; `visible` of them count. Updates the row's maximum, sum and values.
 void soften_row(float* scores, int64_t visible, float scale, int64_t head, float& max, float& sum, float* values) {
+    for (int64_t t = visible; t < kTile; ++t) scores[t] = -INFINITY;
     F8 largest = set8(-INFINITY);
     for (int64_t t = 0; t < kTile; t += 8) {
-        store8(scores + t, mul8(load8(scores + t), set8(scale)));
-        for (int64_t i = t; i < t + 8; ++i) {
-            if (i >= visible) scores[i] = -INFINITY;
-        }
-        largest = max8(largest, load8(scores + t));
+        const F8 scaled = mul8(load8(scores + t), set8(scale));
+        store8(scores + t, scaled);
+        largest = max8(largest, scaled);
     }
     const float tile_max = max_lane(largest);
     const float new_max = fmaxf(max, tile_max);
@@ -86,12 +85,15 @@ void soften_row(float* scores, int64_t visible, float scale, int64_t head, float
         sum *= rescale;
     }
     max = new_max;
-    double total = 0.0;
-    for (int64_t t = 0; t < kTile; t += 8) {
-        const F8 weights = exp8(sub8(load8(scores + t), set8(new_max)));
-        store8(scores + t, weights);
-        total += static_cast<double>(sum_lanes(weights));
+    F8 weights[8];
+    for (int v = 0; v < 8; ++v) {
+        weights[v] = exp8(sub8(load8(scores + 8 * v), set8(new_max)));
+        store8(scores + 8 * v, weights[v]);
     }
+    alignas(32) float sums[8];
+    store8(sums, sum_lanes8(weights));
+    double total = 0.0;
+    for (const float s : sums) total += static_cast<double>(s);
     sum = static_cast<float>(static_cast<double>(sum) + total);
 }
 

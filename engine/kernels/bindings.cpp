@@ -294,7 +294,7 @@ void bind_operations(nb::module_ & m) {
             }
             const int64_t n = static_cast<int64_t>(x.shape(0));
             if (static_cast<int64_t>(x.shape(1)) != w.cols) throw nb::value_error("rows of w.cols floats are needed");
-            const bankml::Activation kind = bankml::activation_of(w);
+            const bankml::Activation kind = bankml::activation_of(w, n);
             const int64_t rows = n == 1 ? 1 : bankml::kPanelRows;
             const size_t bytes = bankml::panel_bytes(kind, rows, w.cols);
             std::vector<uint8_t> panels(bytes * static_cast<size_t>((n + rows - 1) / rows));

@@ -142,6 +142,7 @@ class FileRows {
     void look_ahead() const {
         for (size_t line = 0; line < 8 * B::bytes; line += 64) prefetch(ahead_ + line);
     }
+    void ask_for_next(int64_t) const { look_ahead(); }
 
   private:
     const uint8_t* at_;
@@ -170,6 +171,10 @@ class PackedRows {
     }
     void next() { at_ += bytes; }
     void look_ahead() const { BANKML_ISA::look_ahead<bytes>(at_); }
+    // Asks for the same block of the next eight rows, `blocks` blocks on.
+    void ask_for_next(int64_t blocks) const {
+        for (size_t line = 0; line < bytes; line += 64) prefetch(at_ + static_cast<size_t>(blocks) * bytes + line);
+    }
 
     static void pack(const Matrix& w, uint8_t* out) {
         for (int64_t row = 0; row < w.rows; row += 8) {

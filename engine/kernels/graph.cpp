@@ -39,7 +39,7 @@ void Graph::linear(const LinearSpec& spec) {
     const int64_t rows = (n_rows_ + kPanelRows - 1) / kPanelRows * kPanelRows;
     for (const Matrix& w : spec.weights) {
         if (is_interleaved(w.type, w.rows) && !w.packed) throw std::invalid_argument("the matrix is not packed");
-        const Activation kind = activation_of(w);
+        const Activation kind = activation_of(w, n_rows_);
         Pages& panels = panels_[static_cast<size_t>(kind)];
         panels = panels.size() >= panel_bytes(kind, rows, cols) ? std::move(panels)
                                                                 : Pages(panel_bytes(kind, rows, cols));

@@ -68,6 +68,13 @@ struct MatmulArgs {
     int64_t last;
     uint8_t* scratch;
 
+    // The products of activation row i with Count weight rows from r on.
+    template <int64_t Count>
+    [[gnu::always_inline]] void put_rows(int64_t i, int64_t r, const float* sums) const {
+        float* to = y + i * ldy + r;
+        const float* add = residual ? residual + i * ldy + r : nullptr;
+        for (int64_t k = 0; k < Count; ++k) to[k] = add ? sums[k] + add[k] : sums[k];
+    }
     [[gnu::always_inline]] void put(int64_t i, int64_t r, float sum) const {
         y[i * ldy + r] = residual ? sum + residual[i * ldy + r] : sum;
     }

@@ -9,15 +9,15 @@
 namespace bankml::BANKML_ISA {
 namespace {
 
-// One activation row (row `index` of a panel of `rows`) by one weight row.
+// One activation row by one weight row.
 template <class Block>
-float dot_row(const uint8_t* w, const uint8_t* panel, int64_t blocks, int64_t index, int64_t rows) {
+float dot_row(const uint8_t* w, const uint8_t* panel, int64_t blocks) {
     F8 acc = zero8();
     float mins = 0.0f;
-    Q8Block x{panel, rows};
+    Q8Block x{panel, 1};
     for (int64_t b = 0; b < blocks; ++b, w += Block::bytes, x.next()) {
-        acc = fma8(set8(Block::scale(w) * x.d(index)), Block::dot(Block::quants(w), load32(x.quants(index))), acc);
-        if constexpr (Block::has_min) mins = std::fma(Block::min(w), x.scaled_sum(index), mins);
+        acc = fma8(set8(Block::scale(w) * x.d(0)), Block::dot(Block::quants(w), load32(x.quants(0))), acc);
+        if constexpr (Block::has_min) mins = std::fma(Block::min(w), x.scaled_sum(0), mins);
     }
     return Block::has_min ? sum_lanes(acc) + mins : sum_lanes(acc);
 }
@@ -62,41 +62,90 @@ void matvec_q(const Matrix& w, const uint8_t* panel, float* y, const float* resi
             dot_8_rows(Rows(w, r), panel, blocks, out);
         } else {
             for (int64_t i = 0; i < rows; ++i) {
-                out[i] = dot_row<typename Rows::Block>(w.row(r + i), panel, blocks, 0, 1);
+                out[i] = dot_row<typename Rows::Block>(w.row(r + i), panel, blocks);
             }
         }
         for (int64_t i = 0; i < rows; ++i) y[r + i] = residual ? out[i] + residual[r + i] : out[i];
     }
 }
 
-// Four weight rows unpacked: 32 bytes a row a block, and for each pair of rows the scales, and the minima, laid out as
-// a tile of two rows by four activations wants them: a a a a b b b b.
+// 32 quants of a weight row as a tile multiplies them with those of an activation row. Unsigned ones stay bytes.
+struct Bytes {
+    static constexpr Activation activation = Activation::Q8_1;
+    static constexpr int64_t size = 32;
+    B32 all;
+
+    static Bytes of(B32 quants) { return {quants}; }
+    BANKML_LANES static Bytes load(const uint8_t* p) { return {load32(p)}; }
+    void store(uint8_t* p) const { store32(p, all); }
+    BANKML_LANES F8 dot(const uint8_t* x) const { return dot_u8_s8(all, load32(x)); }
+};
+
+// Signed ones become int16: as bytes they would take another step, to change the activations' signs.
+struct Words {
+    static constexpr Activation activation = Activation::Q8_0x16;
+    static constexpr int64_t size = 64;
+    W16 even;
+    W16 odd;
+
+    static Words of(B32 quants) { return {even16w(quants), odd16w(quants)}; }
+    BANKML_LANES static Words load(const uint8_t* p) {
+        const int16_t* words = reinterpret_cast<const int16_t*>(p);
+        return {load16w(words), load16w(words + 16)};
+    }
+    void store(uint8_t* p) const {
+        int16_t* words = reinterpret_cast<int16_t*>(p);
+        store16w(words, even);
+        store16w(words + 16, odd);
+    }
+    BANKML_LANES F8 dot(const uint8_t* x) const {
+        const Words other = load(x);
+        return to_f32(add8i(pairs8i(even, other.even), pairs8i(odd, other.odd)));
+    }
+};
+
+template <class Block>
+using QuantsOf = std::conditional_t<Block::has_min, Bytes, Words>;
+
+// A panel of four activation rows, walked block by block.
+template <class Quants>
+struct Panel {
+    const uint8_t* data;
+
+    BANKML_LANES const float* d() const { return reinterpret_cast<const float*>(data); }
+    BANKML_LANES const float* scaled_sums() const { return d() + kPanelRows; }
+    BANKML_LANES const uint8_t* quants(int64_t row) const { return data + kPanelRows * 8 + row * Quants::size; }
+    BANKML_LANES void next() { data += kPanelRows * (8 + Quants::size); }
+};
+
+// Four weight rows unpacked. The minima lie for each pair of rows as a tile wants them: a a a a b b b b.
 struct Unpacked {
-    uint8_t* quants;  // [block][row][32]
-    float* scale;     // [block][pair][8]
+    uint8_t* quants;  // [block][row][Quants::size]
+    float* scale;     // [block][row]
     float* min;       // [block][pair][8]
 };
 
 // Unpacks four of the eight rows of `w`: the lower ones (half 0) or the upper ones (half 1).
 template <class Rows>
 void unpack_group(Rows w, int64_t blocks, int half, Unpacked group) {
+    using Quants = QuantsOf<typename Rows::Block>;
     alignas(32) float scale[8];
     alignas(32) float min[8];
     for (int64_t b = 0; b < blocks; ++b, w.next()) {
+        if (half == 1) w.ask_for_next(blocks);
         F8 d, m;
         w.scales(d, m);
         store8(scale, d);
         store8(min, m);
+        std::memcpy(group.scale + b * kGroupRows, scale + half * kGroupRows, kGroupRows * sizeof(float));
         for (int pair = 0; pair < 2; ++pair) {
             B32 first, second;
             w.quants(2 * half + pair, first, second);
-            uint8_t* quants = group.quants + (b * kGroupRows + 2 * pair) * 32;
-            store32(quants, first);
-            store32(quants + 32, second);
-            for (int i = 0; i < 8; ++i) {
-                const int row = 4 * half + 2 * pair + i / 4;
-                group.scale[(b * 2 + pair) * 8 + i] = scale[row];
-                group.min[(b * 2 + pair) * 8 + i] = min[row];
+            uint8_t* quants = group.quants + (b * kGroupRows + 2 * pair) * Quants::size;
+            Quants::of(first).store(quants);
+            Quants::of(second).store(quants + Quants::size);
+            if constexpr (Rows::Block::has_min) {
+                for (int i = 0; i < 8; ++i) group.min[(b * 2 + pair) * 8 + i] = min[4 * half + 2 * pair + i / 4];
             }
         }
     }
@@ -105,20 +154,22 @@ void unpack_group(Rows w, int64_t blocks, int half, Unpacked group) {
 // Two unpacked weight rows by a panel of four activation rows: out[r * 4 + i].
 template <class Block>
 void tile_2x4(const Unpacked& group, int64_t pair, const uint8_t* panel, int64_t blocks, float out[8]) {
+    using Quants = QuantsOf<Block>;
     F8 acc[2][4] = {};
     F8 mins = zero8();
-    alignas(32) float scale[8];
-    for (int64_t b = 0; b < blocks; ++b, panel += 160) {
-        const float* d = reinterpret_cast<const float*>(panel);
-        store8_for_broadcast(scale, mul8(load8(group.scale + (b * 2 + pair) * 8), load4x2(d)));
-        if constexpr (Block::has_min) mins = fma8(load8(group.min + (b * 2 + pair) * 8), load4x2(d + 4), mins);
+    Panel<Quants> x{panel};
+    for (int64_t b = 0; b < blocks; ++b, x.next()) {
+        const F8 d = load4x2(x.d());
+        if constexpr (Block::has_min) mins = fma8(load8(group.min + (b * 2 + pair) * 8), load4x2(x.scaled_sums()), mins);
 BANKML_UNROLL(2)
         for (int r = 0; r < 2; ++r) {
-            const B32 q = load32(group.quants + (b * kGroupRows + pair * 2 + r) * 32);
-BANKML_UNROLL(4)
-            for (int i = 0; i < 4; ++i) {
-                acc[r][i] = fma8(set8(scale[r * 4 + i]), Block::dot(q, load32(panel + 32 + 32 * i)), acc[r][i]);
-            }
+            const int64_t row = b * kGroupRows + pair * 2 + r;
+            const F8 scale = mul8(set8(group.scale[row]), d);
+            const Quants q = Quants::load(group.quants + row * Quants::size);
+            acc[r][0] = fma8(broadcast4x2<0>(scale), q.dot(x.quants(0)), acc[r][0]);
+            acc[r][1] = fma8(broadcast4x2<1>(scale), q.dot(x.quants(1)), acc[r][1]);
+            acc[r][2] = fma8(broadcast4x2<2>(scale), q.dot(x.quants(2)), acc[r][2]);
+            acc[r][3] = fma8(broadcast4x2<3>(scale), q.dot(x.quants(3)), acc[r][3]);
         }
     }
     sum_lanes4(acc[0], out);
@@ -126,36 +177,50 @@ BANKML_UNROLL(4)
     if constexpr (Block::has_min) store8(out, add8(load8(out), mins));
 }
 
+// One weight row, as it lies in the file, by row `index` of a panel.
+template <class Block>
+float dot_in_panel(const uint8_t* w, const uint8_t* panel, int64_t blocks, int64_t index) {
+    using Quants = QuantsOf<Block>;
+    F8 acc = zero8();
+    float mins = 0.0f;
+    Panel<Quants> x{panel};
+    for (int64_t b = 0; b < blocks; ++b, w += Block::bytes, x.next()) {
+        const Quants q = Quants::of(Block::quants(w));
+        acc = fma8(set8(Block::scale(w) * x.d()[index]), q.dot(x.quants(index)), acc);
+        if constexpr (Block::has_min) mins = std::fma(Block::min(w), x.scaled_sums()[index], mins);
+    }
+    return Block::has_min ? sum_lanes(acc) + mins : sum_lanes(acc);
+}
+
 template <class Rows>
 void matmul_q(const MatmulArgs& args) {
     using Block = typename Rows::Block;
+    using Quants = QuantsOf<Block>;
     const Matrix& w = args.w;
     const int64_t blocks = w.cols / kBlock;
-    const size_t stride = panel_bytes(Activation::Q8_0, kPanelRows, w.cols);
+    const size_t stride = panel_bytes(Quants::activation, kPanelRows, w.cols);
     Unpacked group;
     group.quants = args.scratch;
-    group.scale = reinterpret_cast<float*>(args.scratch + blocks * kGroupRows * 32);
-    group.min = group.scale + blocks * 16;
+    group.scale = reinterpret_cast<float*>(args.scratch + blocks * kGroupRows * Quants::size);
+    group.min = group.scale + blocks * kGroupRows;
     const int64_t whole = args.first + (args.last - args.first) / 8 * 8;
     for (int64_t r = args.first; r < whole; r += kGroupRows) {
         unpack_group(Rows(w, r / 8 * 8), blocks, static_cast<int>(r % 8 / kGroupRows), group);
         for (int64_t i = 0; i < args.n; i += kPanelRows) {
             const uint8_t* panel = args.panels + static_cast<size_t>(i / kPanelRows) * stride;
             const int64_t rows = args.n - i < kPanelRows ? args.n - i : kPanelRows;
-            for (int64_t pair = 0; pair < 2; ++pair) {
-                alignas(32) float out[8];
-                tile_2x4<Block>(group, pair, panel, blocks, out);
-                for (int64_t j = 0; j < rows; ++j) {
-                    args.put(i + j, r + pair * 2, out[j]);
-                    args.put(i + j, r + pair * 2 + 1, out[4 + j]);
-                }
-            }
+            alignas(32) float sums[4 * kGroupRows];
+            alignas(32) float columns[4 * kGroupRows];
+            tile_2x4<Block>(group, 0, panel, blocks, sums);
+            tile_2x4<Block>(group, 1, panel, blocks, sums + 8);
+            transpose4x4(sums, columns);
+            for (int64_t j = 0; j < rows; ++j) args.put_rows<kGroupRows>(i + j, r, columns + 4 * j);
         }
     }
     for (int64_t r = whole; r < args.last; ++r) {
         for (int64_t i = 0; i < args.n; ++i) {
             const uint8_t* panel = args.panels + static_cast<size_t>(i / kPanelRows) * stride;
-            args.put(i, r, dot_row<Block>(w.row(r), panel, blocks, i % kPanelRows, kPanelRows));
+            args.put(i, r, dot_in_panel<Block>(w.row(r), panel, blocks, i % kPanelRows));
         }
     }
 }

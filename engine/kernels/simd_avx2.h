@@ -28,6 +28,11 @@ BANKML_LANES void store8_for_broadcast(float (&p)[8], F8 v) {
     _mm256_storeu_ps(p, v);
     asm("" : "+m"(p));
 }
+// The lane `I` of each half, in all four of the half.
+template <int I>
+BANKML_LANES F8 broadcast4x2(F8 v) {
+    return _mm256_permute_ps(v, 0x55 * I);
+}
 BANKML_LANES F8 load4x2(const float* p) { return _mm256_broadcast_ps(reinterpret_cast<const __m128*>(p)); }
 BANKML_LANES F8 add8(F8 a, F8 b) { return _mm256_add_ps(a, b); }
 BANKML_LANES F8 sub8(F8 a, F8 b) { return _mm256_sub_ps(a, b); }
@@ -137,6 +142,9 @@ BANKML_LANES W16 twice8w(const uint8_t* p) {
     const __m256i wide = _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
     return _mm256_or_si256(wide, _mm256_slli_epi32(wide, 16));
 }
+// The signed bytes 0, 2, 4, ... and 1, 3, 5, ... as int16.
+BANKML_LANES W16 even16w(B32 v) { return _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8); }
+BANKML_LANES W16 odd16w(B32 v) { return _mm256_srai_epi16(v, 8); }
 // Lane i is u[2i] * s[2i] + u[2i + 1] * s[2i + 1]; no sum may pass 16 bits.
 BANKML_LANES W16 pairs16w(B32 u, B32 s) { return _mm256_maddubs_epi16(u, s); }
 // Lane i is a[2i] * b[2i] + a[2i + 1] * b[2i + 1].
@@ -187,6 +195,16 @@ BANKML_UNROLL(4)
     const __m128 a = _mm_add_ps(_mm_movelh_ps(h[0], h[1]), _mm_movehl_ps(h[1], h[0]));
     const __m128 b = _mm_add_ps(_mm_movelh_ps(h[2], h[3]), _mm_movehl_ps(h[3], h[2]));
     _mm_storeu_ps(out, _mm_add_ps(_mm_shuffle_ps(a, b, 0x88), _mm_shuffle_ps(a, b, 0xdd)));
+}
+
+// Four rows of four floats become four columns.
+BANKML_LANES void transpose4x4(const float in[16], float out[16]) {
+    __m128 row[4];
+BANKML_UNROLL(4)
+    for (int i = 0; i < 4; ++i) row[i] = _mm_loadu_ps(in + 4 * i);
+    _MM_TRANSPOSE4_PS(row[0], row[1], row[2], row[3]);
+BANKML_UNROLL(4)
+    for (int i = 0; i < 4; ++i) _mm_storeu_ps(out + 4 * i, row[i]);
 }
 
 // ((0+4)+(1+5)) + ((2+6)+(3+7)): how ggml's f16 and f32 rows add their lanes.

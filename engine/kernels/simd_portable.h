@@ -36,6 +36,10 @@ BANKML_LANES F8 set8(float x) { return each([=](int) { return x; }); }
 BANKML_LANES F8 load8(const float* p) { return each([=](int i) { return p[i]; }); }
 BANKML_LANES void store8(float* p, F8 a) { std::memcpy(p, a.v, sizeof a.v); }
 BANKML_LANES void store8_for_broadcast(float (&p)[8], F8 a) { store8(p, a); }
+template <int I>
+BANKML_LANES F8 broadcast4x2(F8 a) {
+    return each([&](int i) { return a.v[i / 4 * 4 + I]; });
+}
 BANKML_LANES F8 load4x2(const float* p) { return each([=](int i) { return p[i & 3]; }); }
 BANKML_LANES F8 add8(F8 a, F8 b) { return each([&](int i) { return a.v[i] + b.v[i]; }); }
 BANKML_LANES F8 sub8(F8 a, F8 b) { return each([&](int i) { return a.v[i] - b.v[i]; }); }
@@ -203,6 +207,16 @@ BANKML_LANES W16 twice8w(const uint8_t* p) {
     for (int i = 0; i < 16; ++i) r.v[i] = p[i / 2];
     return r;
 }
+BANKML_LANES W16 even16w(B32 a) {
+    W16 r;
+    for (int i = 0; i < 16; ++i) r.v[i] = a.v[2 * i];
+    return r;
+}
+BANKML_LANES W16 odd16w(B32 a) {
+    W16 r;
+    for (int i = 0; i < 16; ++i) r.v[i] = a.v[2 * i + 1];
+    return r;
+}
 BANKML_LANES W16 pairs16w(B32 u, B32 s) {
     W16 r;
     for (int i = 0; i < 16; ++i) {
@@ -247,6 +261,9 @@ BANKML_LANES float sum_lanes(F8 a) {
 }
 BANKML_LANES void sum_lanes4(const F8 a[4], float out[4]) {
     for (int i = 0; i < 4; ++i) out[i] = sum_lanes(a[i]);
+}
+BANKML_LANES void transpose4x4(const float in[16], float out[16]) {
+    for (int i = 0; i < 16; ++i) out[i % 4 * 4 + i / 4] = in[i];
 }
 BANKML_LANES float sum_lanes_hadd(F8 a) {
     const float* v = a.v;

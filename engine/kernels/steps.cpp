@@ -63,7 +63,7 @@ void Graph::Linear::run_row(Graph& graph, int64_t i, int thread) {
     for (size_t m = 0; m < spec.weights.size(); ++m) {
         const Matrix& w = spec.weights[m];
         const int64_t items = ceil_div(w.rows, chunk);
-        const Activation kind = activation_of(w);
+        const Activation kind = activation_of(w, 1);
         for (; item < passed + items; item = work.take()) {
             if (packed != static_cast<int>(kind)) {
                 graph.kernels_->pack_row(activation_of_row(kind, 0, 1), x, w.cols, 0, 1, panel);
@@ -85,7 +85,7 @@ void Graph::Linear::run_rows(Graph& graph, int64_t n, int thread) {
     Scratch& scratch = graph.scratch_[static_cast<size_t>(thread)];
     const int64_t cols = spec.weights[0].cols;
     bool kinds[kActivations] = {};
-    for (const Matrix& w : spec.weights) kinds[static_cast<size_t>(activation_of(w))] = true;
+    for (const Matrix& w : spec.weights) kinds[static_cast<size_t>(activation_of(w, n))] = true;
     for (int64_t i = thread; i < n; i += graph.pool_.size()) {
         const float* x = prepare(graph, i, scratch.row.as<float>());
         for (size_t kind = 0; kind < kActivations; ++kind) {
@@ -108,7 +108,7 @@ void Graph::Linear::run_rows(Graph& graph, int64_t n, int thread) {
         const int64_t rows = std::min(chunk, n - first_row);
         for (size_t m = 0; m < spec.weights.size(); ++m) {
             const Matrix& w = spec.weights[m];
-            const Activation kind = activation_of(w);
+            const Activation kind = activation_of(w, n);
             const uint8_t* panels = graph.panels_[static_cast<size_t>(kind)].as<uint8_t>() +
                                     static_cast<size_t>(first_row / kPanelRows) * panel_bytes(kind, kPanelRows, cols);
             const int64_t items = ceil_div(w.rows, kRowChunk);

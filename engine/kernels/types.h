@@ -113,13 +113,15 @@ static constexpr size_t packed_bytes(Type type, int64_t rows, int64_t cols) {
 
 // How a product wants the activations.
 //   Q8_0, Q8_1: blocks of 32 int8 with a scale d in half precision, and their sum (Q8_1: d * sum in half precision).
+//   Q8_0x16: the same blocks for signed weights by several rows: the even quants of a block as int16, then the odd ones.
 //   Q8_K: blocks of 256 int8 with a float scale and sums of 16 and of 32. Q8_Kx4: the same, quantized as ggml does for
 //   four rows at once, which takes another sign where the largest magnitude stands with both.
 //   F32, F16, BF16: floats, rounded through the weights' type if that is a half type.
-enum class Activation { Q8_0, Q8_1, Q8_K, Q8_Kx4, F32, F16, BF16 };
-constexpr size_t kActivations = 7;
+enum class Activation { Q8_0, Q8_1, Q8_K, Q8_Kx4, F32, F16, BF16, Q8_0x16 };
+constexpr size_t kActivations = 8;
 
-static constexpr Activation activation_of(const Matrix& w) {
+// What a product of `w` with n rows takes.
+static constexpr Activation activation_of(const Matrix& w, int64_t n) {
     switch (w.type) {
         case Type::F32: return Activation::F32;
         case Type::F16: return Activation::F16;
@@ -132,6 +134,11 @@ static constexpr Activation activation_of(const Matrix& w) {
         case Type::Q6_K:
         case Type::IQ4_XS: return Activation::Q8_K;
         case Type::Q4_K: return is_interleaved(w.type, w.rows) ? Activation::Q8_Kx4 : Activation::Q8_K;
+        case Type::Q4_0:
+        case Type::Q5_0:
+        case Type::Q8_0:
+        case Type::IQ4_NL:
+            return n > 1 && !is_interleaved(w.type, w.rows) ? Activation::Q8_0x16 : Activation::Q8_0;
         default: return Activation::Q8_0;
     }
 }
@@ -142,14 +149,16 @@ static constexpr Activation activation_of_row(Activation kind, int64_t i, int64_
 }
 
 // Bytes of a panel of `rows` activation rows (1 or kPanelRows) of `cols` values. Block after block it holds, each for
-// all rows: Q8_0 and Q8_1: d (float), sum (int32) or d * sum (float), 32 int8. Q8_K: d (float), 8 sums of 32 (int16),
-// 16 sums of 16 (int16), 256 int8. The floats of F32, F16 and BF16 lie row after row.
-constexpr int64_t kQ8RowBytes = 40;    // of a block of Q8_0 or Q8_1
-constexpr int64_t kQ8KRowBytes = 308;  // of a block of Q8_K
+// all rows: Q8_0 and Q8_1: d (float), sum (int32) or d * sum (float), 32 int8. Q8_0x16: d, sum, 32 int16. Q8_K: d (float),
+// 8 sums of 32 (int16), 16 sums of 16 (int16), 256 int8. The floats of F32, F16 and BF16 lie row after row.
+constexpr int64_t kQ8RowBytes = 40;     // of a block of Q8_0 or Q8_1
+constexpr int64_t kQ8x16RowBytes = 72;  // of a block of Q8_0x16
+constexpr int64_t kQ8KRowBytes = 308;   // of a block of Q8_K
 static constexpr size_t panel_bytes(Activation kind, int64_t rows, int64_t cols) {
     switch (kind) {
         case Activation::Q8_0:
         case Activation::Q8_1: return static_cast<size_t>(rows * (cols / kBlock) * kQ8RowBytes);
+        case Activation::Q8_0x16: return static_cast<size_t>(rows * (cols / kBlock) * kQ8x16RowBytes);
         case Activation::Q8_K:
         case Activation::Q8_Kx4: return static_cast<size_t>(rows * (cols / kSuperBlock) * kQ8KRowBytes);
         default: return static_cast<size_t>(rows * cols * 4);
