@@ -76,9 +76,7 @@ void matmul_t(const MatmulArgs& args) {
             if (rows == 3) tile_4<3>(rows4, x + i * w.cols, w.cols, out);
             if (rows == 2) tile_4<2>(rows4, x + i * w.cols, w.cols, out);
             if (rows == 1) tile_4<1>(rows4, x + i * w.cols, w.cols, out);
-            for (int64_t j = 0; j < rows; ++j) {
-                for (int64_t m = 0; m < 4; ++m) args.put(i + j, r + m, out[4 * j + m]);
-            }
+            for (int64_t j = 0; j < rows; ++j) args.put_rows<4>(i + j, r, out + 4 * j);
         }
     }
 }

@@ -118,8 +118,20 @@ def test_kernels_that_do_not_exist_are_refused() -> None:
         isa("avx1024")
 
 
+@pytest.mark.parametrize("name", ["portable", isa()])
+def test_the_words_of_q8_0x16_are_the_quants_of_q8_0_the_even_ones_first(name: str) -> None:
+    x = np.random.default_rng(3).standard_normal((2, 256), np.float32)
+    q8_0, q8_0x16 = 0, 7
+    narrow = quantize(name, q8_0, x).reshape(2, 8, 40)
+    wide = quantize(name, q8_0x16, x).reshape(2, 8, 72)
+    np.testing.assert_array_equal(wide[..., :8], narrow[..., :8])
+    words = wide[..., 8:].copy().view(np.int16)
+    quants = narrow[..., 8:].view(np.int8)
+    np.testing.assert_array_equal(words, np.concatenate([quants[..., 0::2], quants[..., 1::2]], axis=-1))
+
+
 def test_activations_of_no_kind_or_of_half_a_block_are_refused() -> None:
     with pytest.raises(ValueError, match="kind"):
-        quantize("", 7, np.zeros((1, 256), np.float32))
+        quantize("", 8, np.zeros((1, 256), np.float32))
     with pytest.raises(ValueError, match="blocks"):
         quantize("", 0, np.zeros((1, 96), np.float32))
