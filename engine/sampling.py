@@ -1,8 +1,8 @@
-"""Sampling parameters as llama-server b11192 resolves them, and its default sampler chain.
+"""Sampling parameters as llama-server b11192 resolves them, and its sampler chain.
 
 The chain itself is compiled (`engine/kernels/sampler.cpp`). Here are the names, the defaults, the limits and the
-refusals of `server-schema.cpp` and `common_sampler_init`. What is not reproduced yet (mirostat, another sampler order,
-grammars, token probabilities) is refused with the reason, never ignored.
+refusals of `server-schema.cpp` and `common_sampler_init`. What is not reproduced yet (the infill sampler, grammars,
+token probabilities) is refused with the reason, never ignored.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class SamplingParams:
         seed: 32 bits; `RANDOM_SEED` (-1 in a request) draws one.
         logit_bias: (token, bias) in the order they are added; the end tokens of `ignore_eos` are among them.
         suppress_tokens: tokens the model file never wants sampled.
-        samplers: the order of the chain; only `DEFAULT_SAMPLERS` is played.
-        mirostat, mirostat_tau, mirostat_eta, adaptive_target, adaptive_decay, n_probs: carried for
-            `generation_settings`; mirostat and n_probs above 0 are refused.
+        samplers: the chain, in order. `adaptive_p` anywhere ends it with adaptive-p; `infill` is refused.
+        mirostat: 1 or 2 takes the place of every sampler but the temperature.
+        n_probs: carried for `generation_settings`; above 0 it is refused.
 
     The rest is documented in llama-server's README; floats hold 32-bit values.
     """
@@ -194,13 +194,8 @@ class SamplingParams:
             raise InvalidRequest(reason + "penalty_freq must be finite")
         if not math.isfinite(self.presence_penalty):
             raise InvalidRequest(reason + "penalty_present must be finite")
-        if self.mirostat != 0:
-            raise InvalidRequest("mirostat is not supported yet; leave it at 0")
-        if self.samplers != DEFAULT_SAMPLERS:
-            raise InvalidRequest(
-                f"only the default order of samplers is supported ({', '.join(DEFAULT_SAMPLERS)}), "
-                f"not {', '.join(self.samplers) or 'none'}"
-            )
+        if self.mirostat == 0 and "infill" in self.samplers:
+            raise InvalidRequest("the infill sampler is not supported yet")
         if self.n_probs > 0:
             raise InvalidRequest("token probabilities (n_probs, logprobs) are not supported yet")
 
@@ -286,10 +281,7 @@ class Sampler:
         params.check()
         #: The seed really used: the request's, or the one drawn.
         self.seed = secrets.randbelow(RANDOM_SEED) if params.seed == RANDOM_SEED else params.seed
-        native = _kernels.SamplerParams()
-        for name in _NATIVE_FIELDS:
-            setattr(native, name, getattr(params, name))
-        native.seed = self.seed
+        native = native_params(params, self.seed)
         bias = [*params.logit_bias, *((token, -math.inf) for token in params.suppress_tokens)]
         breakers: list[tuple[int, list[int]]] = []
         if params.dry_multiplier != 0.0 and params.dry_base >= 1.0 and params.dry_penalty_last_n > 0:
@@ -333,7 +325,32 @@ _NATIVE_FIELDS = (
     "dry_base",
     "dry_allowed_length",
     "dry_penalty_last_n",
+    "mirostat_tau",
+    "mirostat_eta",
+    "adaptive_target",
+    "adaptive_decay",
 )
+_MIROSTATS = {1: _kernels.Ending.MIROSTAT, 2: _kernels.Ending.MIROSTAT_V2}
+
+
+def native_params(params: SamplingParams, seed: int) -> _kernels.SamplerParams:
+    """What the compiled chain takes, for parameters that `check` lets through."""
+    native = _kernels.SamplerParams()
+    for name in _NATIVE_FIELDS:
+        setattr(native, name, getattr(params, name))
+    native.seed = seed
+    native.stages, native.ending = _chain_of(params)
+    if params.mirostat:
+        native.dynatemp_range = 0.0  # the reference puts the plain temperature before Mirostat
+    return native
+
+
+def _chain_of(params: SamplingParams) -> tuple[list[_kernels.Stage], _kernels.Ending]:
+    """The samplers in order and how the chain ends, as `common_sampler_init` builds it."""
+    if params.mirostat:
+        return [_kernels.Stage.TEMPERATURE], _MIROSTATS[params.mirostat]
+    stages = [_kernels.Stage[name.upper()] for name in params.samplers if name != "adaptive_p"]
+    return stages, _kernels.Ending.ADAPTIVE_P if "adaptive_p" in params.samplers else _kernels.Ending.PLAIN
 
 
 def sampler_names(names: Iterable[str]) -> tuple[str, ...]:

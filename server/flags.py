@@ -203,14 +203,14 @@ _REFUSED = """
 --completion-bash | | | not built
 --models-dir =DIR | LLAMA_ARG_MODELS_DIR | | one model is served; use -m
 --models-preset =FILE | LLAMA_ARG_MODELS_PRESET | | one model is served; use -m
---samplers =LIST | | penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature | only the default order is built
---sampler-seq --sampling-seq =SEQ | | edskypmxt | only the default order is built
+--samplers =LIST | | penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature | not built as a flag
+--sampler-seq --sampling-seq =SEQ | | edskypmxt | as a flag not built; send samplers with the request
 --ignore-eos | | | not built
---mirostat =N | | 0 | Mirostat is not built
---mirostat-lr =N | | 0.1 0.10 | Mirostat is not built
---mirostat-ent =N | | 5 5.0 5.00 | Mirostat is not built
---adaptive-target =N | | -1 -1.0 -1.00 | adaptive-p is not built
---adaptive-decay =N | | 0.9 0.90 | adaptive-p is not built
+--mirostat =N | | 0 | as a flag not built; send mirostat with the request
+--mirostat-lr =N | | 0.1 0.10 | as a flag not built; send mirostat with the request
+--mirostat-ent =N | | 5 5.0 5.00 | as a flag not built; send mirostat with the request
+--adaptive-target =N | | -1 -1.0 -1.00 | as a flag not built; send adaptive_target with the request
+--adaptive-decay =N | | 0.9 0.90 | as a flag not built; send adaptive_target with the request
 -l --logit-bias =BIAS | | | as a flag not built; send logit_bias with the request
 --dry-sequence-breaker =TEXT | | | as a flag not built; send dry_sequence_breakers with the request
 --grammar =GRAMMAR | | | as a flag not built

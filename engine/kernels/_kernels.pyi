@@ -1,6 +1,7 @@
 """The compiled kernels as Python sees them. Each section follows headers bound in bindings*.cpp."""
 
 from collections.abc import Sequence
+from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,23 @@ def char_classes() -> bytes:
 
 # --- sampler.h: the sampler chain -------------------------------------------------------------------------------
 
+class Stage(Enum):
+    PENALTIES = 0
+    DRY = 1
+    TOP_N_SIGMA = 2
+    TOP_K = 3
+    TYP_P = 4
+    TOP_P = 5
+    MIN_P = 6
+    XTC = 7
+    TEMPERATURE = 8
+
+class Ending(Enum):
+    PLAIN = 0
+    ADAPTIVE_P = 1
+    MIROSTAT = 2
+    MIROSTAT_V2 = 3
+
 class SamplerParams:
     def __init__(self) -> None: ...
     seed: int
@@ -55,6 +73,12 @@ class SamplerParams:
     dry_base: float
     dry_allowed_length: int
     dry_penalty_last_n: int
+    mirostat_tau: float
+    mirostat_eta: float
+    adaptive_target: float
+    adaptive_decay: float
+    stages: Sequence[Stage]
+    ending: Ending
 
 class SamplerChain:
     def __init__(

@@ -31,6 +31,21 @@ using LogitsRow = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device
 void bind_sampler(nb::module_ & m) {
     using bankml::SamplerChain;
     using bankml::SamplerParams;
+    nb::enum_<bankml::Stage>(m, "Stage")
+        .value("PENALTIES", bankml::Stage::Penalties)
+        .value("DRY", bankml::Stage::Dry)
+        .value("TOP_N_SIGMA", bankml::Stage::TopNSigma)
+        .value("TOP_K", bankml::Stage::TopK)
+        .value("TYP_P", bankml::Stage::Typical)
+        .value("TOP_P", bankml::Stage::TopP)
+        .value("MIN_P", bankml::Stage::MinP)
+        .value("XTC", bankml::Stage::Xtc)
+        .value("TEMPERATURE", bankml::Stage::Temperature);
+    nb::enum_<bankml::Ending>(m, "Ending")
+        .value("PLAIN", bankml::Ending::Plain)
+        .value("ADAPTIVE_P", bankml::Ending::AdaptiveP)
+        .value("MIROSTAT", bankml::Ending::Mirostat)
+        .value("MIROSTAT_V2", bankml::Ending::MirostatV2);
     nb::class_<SamplerParams>(m, "SamplerParams")
         .def(nb::init<>())
         .def_rw("seed", &SamplerParams::seed)
@@ -52,7 +67,13 @@ void bind_sampler(nb::module_ & m) {
         .def_rw("dry_multiplier", &SamplerParams::dry_multiplier)
         .def_rw("dry_base", &SamplerParams::dry_base)
         .def_rw("dry_allowed_length", &SamplerParams::dry_allowed_length)
-        .def_rw("dry_penalty_last_n", &SamplerParams::dry_penalty_last_n);
+        .def_rw("dry_penalty_last_n", &SamplerParams::dry_penalty_last_n)
+        .def_rw("mirostat_tau", &SamplerParams::mirostat_tau)
+        .def_rw("mirostat_eta", &SamplerParams::mirostat_eta)
+        .def_rw("adaptive_target", &SamplerParams::adaptive_target)
+        .def_rw("adaptive_decay", &SamplerParams::adaptive_decay)
+        .def_rw("stages", &SamplerParams::stages)
+        .def_rw("ending", &SamplerParams::ending);
     nb::class_<SamplerChain>(m, "SamplerChain")
         .def(nb::init<const SamplerParams &, int32_t, std::vector<std::pair<bankml::Token, float>>,
                       const std::vector<bankml::Breaker> &, bool>(),

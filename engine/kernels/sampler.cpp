@@ -116,8 +116,13 @@ SamplerChain::SamplerChain(const SamplerParams & params, int32_t n_vocab, std::v
       n_vocab_(n_vocab),
       bias_(std::move(bias)),
       keep_candidates_(keep_candidates),
+      in_default_order_(params.stages == SamplerParams::default_stages()),
       draw_rng_(params.seed),
-      xtc_rng_(params.seed) {
+      xtc_rngs_(static_cast<size_t>(std::count(params.stages.begin(), params.stages.end(), Stage::Xtc)),
+                std::mt19937(params.seed)),
+      mirostat_mu_(2.0f * params.mirostat_tau),
+      adaptive_sum_(params.adaptive_target / (1.0f - params.adaptive_decay)),
+      adaptive_weight_(1.0f / (1.0f - params.adaptive_decay)) {
     for (const auto & [token, amount] : bias_) {
         check(token);
     }
@@ -141,14 +146,24 @@ bool SamplerChain::dry_on() const {
     return params_.dry_multiplier != 0.0f && params_.dry_base >= 1.0f && params_.dry_penalty_last_n > 0;
 }
 
-// Whether the chain can only end at the largest logit: no sampler before the temperature may drop it.
+std::vector<Stage> SamplerParams::default_stages() {
+    return {Stage::Penalties, Stage::Dry,  Stage::TopNSigma, Stage::TopK,       Stage::Typical,
+            Stage::TopP,      Stage::MinP, Stage::Xtc,       Stage::Temperature};
+}
+
+// Whether the default chain can only end at the largest logit: no sampler before the temperature may drop it.
 bool SamplerChain::greedy() const {
-    return params_.temperature <= 0.0f && !(params_.dynatemp_range > 0.0f) && params_.typical_p >= 1.0f &&
+    return params_.ending == Ending::Plain && params_.temperature <= 0.0f && !(params_.dynatemp_range > 0.0f) && params_.typical_p >= 1.0f &&
            (params_.xtc_probability <= 0.0f || params_.xtc_threshold > 0.5f);
 }
 
 void SamplerChain::accept(Token token) {
     check(token);
+    if (pending_ == token) {
+        adaptive_sum_ = pending_p_ + params_.adaptive_decay * adaptive_sum_;
+        adaptive_weight_ = 1.0f + params_.adaptive_decay * adaptive_weight_;
+    }
+    pending_ = -1;
     if (!penalties_on() && !dry_on()) {
         return;
     }
@@ -166,6 +181,10 @@ void SamplerChain::accept(Token token) {
 }
 
 Token SamplerChain::sample(const float * logits) {
+    if (!in_default_order_) {
+        apply_in_order(logits);
+        return draw();
+    }
     const float * row = adjusted(logits);
     if (greedy() && !keep_candidates_) {
         // The generator is not advanced: no later draw of this chain depends on it either.
@@ -178,7 +197,7 @@ Token SamplerChain::sample(const float * logits) {
     typical();
     top_p();
     min_p();
-    xtc();
+    xtc(xtc_rngs_[0]);
     temperature();
     return draw();
 }
@@ -213,6 +232,13 @@ void SamplerChain::top_k(const float * logits) {
         sorted_ = true;
         return;
     }
+    start_with_all(logits);
+    if (k > 0) {
+        keep_best(k);
+    }
+}
+
+void SamplerChain::start_with_all(const float * logits) {
     store_.resize(static_cast<size_t>(n_vocab_));
     cur_ = store_.data();
     for (int i = 0; i < n_vocab_; ++i) {
@@ -220,9 +246,6 @@ void SamplerChain::top_k(const float * logits) {
     }
     size_ = store_.size();
     sorted_ = false;
-    if (k > 0) {
-        keep_best(k);
-    }
 }
 
 // Sorts the `n` best candidates into `out`: by bucket of the logit first, then within the buckets that matter.
@@ -394,12 +417,12 @@ void SamplerChain::min_p() {
     size_ = n;
 }
 
-void SamplerChain::xtc() {
+void SamplerChain::xtc(std::mt19937 & rng) {
     if (params_.xtc_probability <= 0.0f || params_.xtc_threshold > 0.5f || size_ < 2) {
         return;
     }
     std::uniform_real_distribution<float> uniform(0.0f, 1.0f);
-    if (uniform(xtc_rng_) > params_.xtc_probability) {
+    if (uniform(rng) > params_.xtc_probability) {
         return;
     }
     softmax(true);
@@ -438,37 +461,6 @@ void SamplerChain::temperature() {
     const float dynamic = lowest + (highest - lowest) * powf(entropy / max_entropy, params_.dynatemp_exponent);
     scale_by_temperature(cur_, size_, dynamic);
     // The reference recomputes the probabilities here; the draw overwrites them.
-}
-
-Token SamplerChain::draw() {
-    std::uniform_real_distribution<double> uniform(0.0f, 1.0f);
-    if (size_ == 1) {
-        uniform(draw_rng_);
-        cur_[0].p = 1.0f;
-        p_sum_ = 1.0;
-        return cur_[0].id;
-    }
-    float max = cur_[0].logit;
-    if (!sorted_) {
-        for (size_t i = 1; i < size_; ++i) {
-            max = std::max(max, cur_[i].logit);
-        }
-    }
-    double sum = 0.0;
-    for (size_t i = 0; i < size_; ++i) {
-        cur_[i].p = expf(cur_[i].logit - max);
-        sum += cur_[i].p;
-    }
-    p_sum_ = sum;
-    const double target = sum * uniform(draw_rng_);
-    double run = 0.0;
-    for (size_t i = 0; i < size_; ++i) {
-        run += cur_[i].p;
-        if (run >= target) {
-            return cur_[i].id;
-        }
-    }
-    return cur_[size_ - 1].id;
 }
 
 }  // namespace bankml

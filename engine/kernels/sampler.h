@@ -1,8 +1,9 @@
-// llama-server b11192's default sampler chain, with its arithmetic, its sort order, its ties and its generator.
+// llama-server b11192's sampler chain, with its arithmetic, its sort order, its ties and its generator.
 //
-// The chain: logit bias, penalties, DRY, top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature (plain or
-// dynamic), then one draw. The reference's library fuses no multiply-add here, so plain expressions give its bits;
-// expf, logf, powf, pow and exp come from the C library in both.
+// The chain: logit bias, then the samplers in the order that is asked for, then one draw. The default order starts on
+// the whole row (sampler_logits.cpp) and goes on with few candidates; any other starts with every token as a candidate
+// (sampler_order.cpp). The reference's library fuses no multiply-add here, so plain expressions give its bits; expf,
+// logf, log2f, powf, pow and exp come from the C library in both.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,11 @@
 namespace bankml {
 
 using Token = int32_t;
+
+enum class Stage : int32_t { Penalties, Dry, TopNSigma, TopK, Typical, TopP, MinP, Xtc, Temperature };
+
+// How the chain ends: with a plain draw, or with one that also decides what it draws from.
+enum class Ending : int32_t { Plain, AdaptiveP, Mirostat, MirostatV2 };
 
 // llama-server's names and units; what is out of range has been refused or clamped before.
 struct SamplerParams {
@@ -38,12 +44,34 @@ struct SamplerParams {
     float dry_base = 1.75f;
     int32_t dry_allowed_length = 2;
     int32_t dry_penalty_last_n = 64;
+    float mirostat_tau = 5.0f;
+    float mirostat_eta = 0.1f;
+    float adaptive_target = -1.0f;
+    float adaptive_decay = 0.9f;
+    std::vector<Stage> stages = default_stages();
+    Ending ending = Ending::Plain;
+
+    static std::vector<Stage> default_stages();
 };
 
 struct Candidate {
     Token id;
     float logit;
     float p;
+};
+
+// The logits of n tokens, wherever they lie.
+struct Logits {
+    float * first;
+    size_t stride;           // floats from one to the next
+    int32_t n;
+    const int32_t * places;  // which of them a token's is, -1 for none; nullptr where a token is its own place
+
+    float & at(int32_t i) const { return first[static_cast<size_t>(i) * stride]; }
+    float * of(Token token) const {
+        const int32_t place = places == nullptr ? token : places[token];
+        return place < 0 ? nullptr : &at(place);
+    }
 };
 
 // A restart sequence of DRY: a head token and the tokens that must follow it.
@@ -72,19 +100,33 @@ private:
     bool dry_on() const;
     bool greedy() const;
 
+    // Of a row: the first samplers of the default order, before there are candidates.
     const float * adjusted(const float * logits);
-    void penalize(float * logits) const;
-    void apply_dry(float * logits);
+    // Of candidates, in any order.
+    void apply_in_order(const float * logits);
+    void apply(Stage stage);
+    Logits candidate_logits();
+
+    void penalize(const Logits & logits) const;
+    bool apply_dry(const Logits & logits);
+    void top_n_sigma(const Logits & logits) const;
     int dry_repeat_limit(int n) const;
     void dry_count_repeats(int n, int limit);
-    void top_n_sigma(float * logits) const;
     void top_k(const float * logits);
+    void start_with_all(const float * logits);
+    void keep(int n);
     void typical();
     void top_p();
     void min_p();
-    void xtc();
+    void xtc(std::mt19937 & rng);
     void temperature();
     Token draw();
+    Token draw_plainly();
+    Token draw_mirostat();
+    Token draw_mirostat_v2();
+    Token draw_adaptive_p();
+    size_t draw_by_probability();
+    Token surprised_by(size_t drawn);
 
     void softmax(bool sort);
     void keep_best(int n);
@@ -96,9 +138,16 @@ private:
     int32_t n_vocab_;
     std::vector<std::pair<Token, float>> bias_;
     bool keep_candidates_;
+    bool in_default_order_;
 
     std::mt19937 draw_rng_;
-    std::mt19937 xtc_rng_;
+    std::vector<std::mt19937> xtc_rngs_;  // one for each time XTC is in the order
+
+    float mirostat_mu_;      // how surprising a token may be
+    float adaptive_sum_;     // of what was drawn, its probability: the newest counts most
+    float adaptive_weight_;  // of that sum
+    Token pending_ = -1;     // drawn by adaptive-p and not yet accepted
+    float pending_p_ = 0.0f;
 
     std::vector<Token> history_;
     std::unordered_map<Token, int> counts_;
@@ -119,6 +168,8 @@ private:
     std::vector<float> scores_;
     std::vector<size_t> order_;
     std::vector<int> buckets_;
+    std::vector<float> probabilities_;
+    std::vector<int32_t> places_;
 };
 
 }  // namespace bankml

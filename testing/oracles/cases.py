@@ -100,6 +100,21 @@ SAMPLERS = (
     Case("sampler-logit-bias", 60, "{text}", {"seed": 9, "logit_bias": [[28, -100.0], [30, 2.5], [260, False]]}),
     Case("sampler-ignore-eos", 60, "{text}", {"seed": 10, "ignore_eos": True}),
     Case("sampler-min-keep", 60, "{text}", {"seed": 12, "top_p": 0.1, "min_keep": 4, "temperature": 1.2}),
+    Case("sampler-order", 60, "{text}", {"seed": 13, "samplers": ["temperature", "min_p"], "temperature": 1.3}),
+    Case("sampler-order-letters", 60, "{text}", {"seed": 14, "samplers": "tkpm", "temperature": 1.5, "top_k": 60}),
+    Case("sampler-order-none", 60, "{text}", {"seed": 15, "samplers": []}),
+    Case("sampler-order-penalties-last", 60, "{text}", {"seed": 16, "samplers": "kpe", "repeat_penalty": 1.5}),
+    Case("sampler-order-greedy", 60, "{text}", {"seed": 17, "samplers": "st", "temperature": 0, "top_n_sigma": 1.0}),
+    Case("sampler-mirostat", 60, "{text}", {"seed": 18, "mirostat": 1, "mirostat_tau": 4.0, "mirostat_eta": 0.2}),
+    Case("sampler-mirostat-2", 60, "{text}", {"seed": 19, "mirostat": 2, "mirostat_tau": 3.0, "samplers": "kt"}),
+    Case("sampler-mirostat-2-bias", 60, "{text}", {"seed": 20, "mirostat": 2, "logit_bias": [[28, -100.0]]}),
+    Case("sampler-adaptive-p", 60, "{text}", {"seed": 21, "samplers": "ma", "adaptive_target": 0.4}),
+    Case(
+        "sampler-adaptive-p-whole-chain",
+        60,
+        "{text}",
+        {"seed": 22, "samplers": "edskypmxta", "adaptive_target": 0.7, "adaptive_decay": 0.5},
+    ),
 )
 """Seeded, through /completion, each with one more part of the chain at work."""
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from engine.sampling import DEFAULT_SAMPLERS
 from testing.oracles import sampler_cases
 from testing.oracles.record import sha256_of
 from testing.oracles.reference_server import require
@@ -45,7 +46,14 @@ _DEFAULTS: dict[str, Any] = {
     "dry_base": 1.75,
     "dry_allowed_length": 2,
     "dry_penalty_last_n": 64,
+    "mirostat": 0,
+    "mirostat_tau": 5.0,
+    "mirostat_eta": 0.1,
+    "adaptive_target": -1.0,
+    "adaptive_decay": 0.9,
+    "samplers": DEFAULT_SAMPLERS,
 }
+_PENALTIES = ("repeat_penalty", "frequency_penalty", "presence_penalty")
 
 
 class TokenData(ctypes.Structure):
@@ -101,6 +109,10 @@ class Reference:
             "llama_sampler_init_xtc": [number, number, size, seed],
             "llama_sampler_init_temp_ext": [number, number, number],
             "llama_sampler_init_dist": [seed],
+            "llama_sampler_init_temp": [number],
+            "llama_sampler_init_mirostat": [integer, seed, number, number, integer],
+            "llama_sampler_init_mirostat_v2": [seed, number, number],
+            "llama_sampler_init_adaptive_p": [number, number, seed],
         }.items():
             function = getattr(self.lib, name)
             function.argtypes, function.restype = arguments, pointer
@@ -117,34 +129,53 @@ class Reference:
     def chain(self, case: SamplerCase, dry: int | None = None) -> Iterator[int]:
         """The chain `common_sampler_init` builds for a case; `dry` replaces its DRY sampler."""
         lib, get = self.lib, {**_DEFAULTS, **case.params}.__getitem__
-        keep = get("min_keep")
         bias = (LogitBias * max(1, len(case.bias)))(*(LogitBias(*pair) for pair in case.bias))
-        parts = [
-            lib.llama_sampler_init_logit_bias(case.n_vocab, len(case.bias), bias),
-            lib.llama_sampler_init_penalties(
-                case.n_vocab,
-                get("repeat_last_n"),
-                get("repeat_penalty"),
-                get("frequency_penalty"),
-                get("presence_penalty"),
-            ),
-            self._dry(case) if dry is None else dry,
-            lib.llama_sampler_init_top_n_sigma(get("top_n_sigma")),
-            lib.llama_sampler_init_top_k(get("top_k")),
-            lib.llama_sampler_init_typical(get("typical_p"), keep),
-            lib.llama_sampler_init_top_p(get("top_p"), keep),
-            lib.llama_sampler_init_min_p(get("min_p"), keep),
-            lib.llama_sampler_init_xtc(get("xtc_probability"), get("xtc_threshold"), keep, get("seed")),
-            lib.llama_sampler_init_temp_ext(get("temperature"), get("dynatemp_range"), get("dynatemp_exponent")),
-            lib.llama_sampler_init_dist(get("seed")),
-        ]
+        parts = [lib.llama_sampler_init_logit_bias(case.n_vocab, len(case.bias), bias)] if case.bias else []
+        if get("mirostat"):
+            parts += [lib.llama_sampler_init_temp(get("temperature")), self._mirostat(case)]
+        else:
+            parts += [self._stage(case, name, dry) for name in get("samplers") if name != "adaptive_p"]
+            parts.append(
+                lib.llama_sampler_init_adaptive_p(get("adaptive_target"), get("adaptive_decay"), get("seed"))
+                if "adaptive_p" in get("samplers")
+                else lib.llama_sampler_init_dist(get("seed"))
+            )
         chain = lib.llama_sampler_chain_init(ChainParams(True))
-        for part in parts[0 if case.bias else 1 :]:
+        for part in parts:
             lib.llama_sampler_chain_add(chain, part)
         try:
             yield chain
         finally:
             lib.llama_sampler_free(chain)
+
+    def _mirostat(self, case: SamplerCase) -> int:
+        get = {**_DEFAULTS, **case.params}.__getitem__
+        seed, tau, eta = get("seed"), get("mirostat_tau"), get("mirostat_eta")
+        made: int = (
+            self.lib.llama_sampler_init_mirostat(case.n_vocab, seed, tau, eta, 100)
+            if get("mirostat") == 1
+            else self.lib.llama_sampler_init_mirostat_v2(seed, tau, eta)
+        )
+        return made
+
+    def _stage(self, case: SamplerCase, name: str, dry: int | None) -> int:
+        """A sampler by the name that requests call it."""
+        if name == "dry":
+            return self._dry(case) if dry is None else dry
+        get = {**_DEFAULTS, **case.params}.__getitem__
+        make, *arguments = {
+            "penalties": ("penalties", case.n_vocab, "repeat_last_n", *_PENALTIES),
+            "top_n_sigma": ("top_n_sigma", "top_n_sigma"),
+            "top_k": ("top_k", "top_k"),
+            "typ_p": ("typical", "typical_p", "min_keep"),
+            "top_p": ("top_p", "top_p", "min_keep"),
+            "min_p": ("min_p", "min_p", "min_keep"),
+            "xtc": ("xtc", "xtc_probability", "xtc_threshold", "min_keep", "seed"),
+            "temperature": ("temp_ext", "temperature", "dynatemp_range", "dynatemp_exponent"),
+        }[name]
+        function = getattr(self.lib, f"llama_sampler_init_{make}")
+        made: int = function(*(get(value) if isinstance(value, str) else value for value in arguments))
+        return made
 
     def _dry(self, case: SamplerCase) -> int:
         get = {**_DEFAULTS, **case.params}.__getitem__

@@ -14,7 +14,7 @@ import pytest
 from engine.errors import InvalidRequest
 from engine.gguf import GGUFFile
 from engine.kernels import _kernels
-from engine.sampling import DEFAULT_SAMPLERS, RANDOM_SEED, Sampler, SamplingParams, dry_breakers, f32
+from engine.sampling import DEFAULT_SAMPLERS, RANDOM_SEED, Sampler, SamplingParams, dry_breakers, f32, native_params
 from engine.tokenizer import Tokenizer
 from testing.oracles.record_sampler import RECORD, dry_case
 from testing.oracles.sampler_cases import CASES, SamplerCase, digest, logits
@@ -22,11 +22,6 @@ from testing.oracles.sampler_cases import CASES, SamplerCase, digest, logits
 ORACLE = json.loads(RECORD.read_text(encoding="utf-8"))
 GREEDY = [case for case in CASES if case.params.get("temperature") == 0.0]
 SEED = 42
-NUMBERS = (
-    *("temperature", "top_k", "top_p", "min_p", "top_n_sigma", "xtc_probability", "xtc_threshold", "typical_p"),
-    *("dynatemp_range", "dynatemp_exponent", "repeat_last_n", "repeat_penalty", "frequency_penalty"),
-    *("presence_penalty", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "min_keep"),
-)
 
 
 class Words:
@@ -53,13 +48,11 @@ def chain_of(
     case: SamplerCase, *, keep_candidates: bool, breakers: list[tuple[int, list[int]]] | None = None
 ) -> _kernels.SamplerChain:
     params = SamplingParams(**{"seed": SEED, **case.params})
-    native = _kernels.SamplerParams()
-    native.seed = params.seed
-    for name in NUMBERS:
-        setattr(native, name, getattr(params, name))
     if breakers is None:
         breakers = [(head, list(tail)) for head, *tail in case.breakers]
-    return _kernels.SamplerChain(native, case.n_vocab, list(case.bias), breakers, keep_candidates)
+    return _kernels.SamplerChain(
+        native_params(params, params.seed), case.n_vocab, list(case.bias), breakers, keep_candidates
+    )
 
 
 def draws(case: SamplerCase, chain: _kernels.SamplerChain, n_steps: int, *, candidates: bool = True) -> list[list[Any]]:
@@ -229,18 +222,15 @@ def test_what_the_reference_refuses_is_refused_in_its_words(field: str, given: A
 @pytest.mark.parametrize(
     ("field", "given"),
     [
-        ("mirostat", 2),
         ("n_probs", 1),
-        ("samplers", ["top_k", "temperature"]),
-        ("samplers", "kt"),
-        ("samplers", []),
+        ("samplers", ["top_k", "infill"]),
         ("grammar", 'root ::= "a"'),
         ("json_schema", {"type": "object"}),
         ("backend_sampling", True),
     ],
 )
 def test_what_is_not_reproduced_is_refused_with_the_reason(field: str, given: Any) -> None:
-    with pytest.raises(InvalidRequest, match=r"not supported|only the default order"):
+    with pytest.raises(InvalidRequest, match="not supported"):
         resolve(**{field: given})
 
 
@@ -254,6 +244,22 @@ def test_what_is_not_reproduced_is_refused_with_the_reason(field: str, given: An
 )
 def test_default_order_of_samplers_is_taken_in_every_spelling(given: Any) -> None:
     assert resolve(samplers=given) == SamplingParams()
+
+
+@pytest.mark.parametrize(
+    ("given", "order"),
+    [
+        (["temp", "Top-K", "adaptive-p", "unknown"], ("temperature", "top_k", "adaptive_p")),
+        ("kt?k", ("top_k", "temperature", "top_k")),
+        ([], ()),
+    ],
+)
+def test_another_order_of_samplers_is_taken_by_name_and_by_letter(given: Any, order: tuple[str, ...]) -> None:
+    assert resolve(samplers=given).samplers == order
+
+
+def test_mirostat_has_no_use_for_the_other_samplers() -> None:
+    assert resolve(mirostat=2, samplers=["infill"]).mirostat == 2
 
 
 def test_logit_bias_takes_both_forms_and_skips_what_it_cannot_read() -> None:
@@ -299,11 +305,11 @@ def test_model_files_defaults_are_read_as_llama_cpp_prints_them() -> None:
     )
 
 
-def test_model_file_with_another_order_of_samplers_needs_a_request_with_the_default_one() -> None:
+def test_a_model_files_order_of_samplers_stands_until_a_request_names_one() -> None:
     defaults = SamplingParams.from_metadata({"general.sampling.sequence": "top_k;temperature"})
-    with pytest.raises(InvalidRequest, match="only the default order"):
-        SamplingParams.from_request({}, defaults, Words())
-    SamplingParams.from_request({"samplers": list(DEFAULT_SAMPLERS)}, defaults, Words())
+    assert SamplingParams.from_request({}, defaults, Words()).samplers == ("top_k", "temperature")
+    named = SamplingParams.from_request({"samplers": list(DEFAULT_SAMPLERS)}, defaults, Words())
+    assert named.samplers == DEFAULT_SAMPLERS
 
 
 def test_models_defaults_stand_where_the_request_says_nothing(tokenizer: Tokenizer) -> None:

@@ -1,4 +1,4 @@
-// The samplers that work on the whole row of logits, before there are candidates.
+// The samplers that change single logits: in the default order those of the whole row, before there are candidates.
 #include <algorithm>
 #include <cmath>
 
@@ -16,21 +16,26 @@ const float * SamplerChain::adjusted(const float * logits) {
     for (const auto & [token, amount] : bias_) {
         row_[static_cast<size_t>(token)] += amount;
     }
+    const Logits row{row_.data(), 1, n_vocab_, nullptr};
     if (penalties_on()) {
-        penalize(row_.data());
+        penalize(row);
     }
     if (dry_on()) {
-        apply_dry(row_.data());
+        apply_dry(row);
     }
     if (sigma) {
-        top_n_sigma(row_.data());
+        top_n_sigma(row);
     }
     return row_.data();
 }
 
-void SamplerChain::penalize(float * logits) const {
+void SamplerChain::penalize(const Logits & logits) const {
     for (const auto & [token, count] : counts_) {
-        float & logit = logits[token];
+        float * const found = logits.of(token);
+        if (found == nullptr) {
+            continue;
+        }
+        float & logit = *found;
         if (logit <= 0) {
             logit *= params_.repeat_penalty;
         } else {
@@ -93,16 +98,17 @@ void SamplerChain::dry_count_repeats(int n, int limit) {
     }
 }
 
-void SamplerChain::apply_dry(float * logits) {
+// Whether it came to penalties, which leaves candidates in no order even when none of them had one.
+bool SamplerChain::apply_dry(const Logits & logits) {
     constexpr float LOG_OF_FLT_MAX = 88.7228391f;
     const int allowed = params_.dry_allowed_length;
     const int n = static_cast<int>(std::min(history_.size(), static_cast<size_t>(params_.dry_penalty_last_n)));
     if (n <= allowed) {
-        return;
+        return false;
     }
     const int limit = dry_repeat_limit(n);
     if (limit < allowed) {
-        return;
+        return false;
     }
     dry_count_repeats(n, limit);
     dry_longest_.clear();
@@ -118,6 +124,10 @@ void SamplerChain::apply_dry(float * logits) {
         max_exponent = static_cast<int>(LOG_OF_FLT_MAX / std::log(params_.dry_base));
     }
     for (const auto & [token, length] : dry_longest_) {
+        float * const logit = logits.of(token);
+        if (logit == nullptr) {
+            continue;
+        }
         const auto found = breakers_.find(token);
         if (found != breakers_.end() && std::any_of(found->second.begin(), found->second.end(),
                                                     [](const auto & tail) { return tail.empty(); })) {
@@ -129,33 +139,36 @@ void SamplerChain::apply_dry(float * logits) {
         }
         const float penalty =
             static_cast<float>(params_.dry_multiplier * std::pow(static_cast<double>(params_.dry_base), exponent));
-        logits[token] -= penalty;
+        *logit -= penalty;
     }
+    return true;
 }
 
-void SamplerChain::top_n_sigma(float * logits) const {
-    float max = logits[0];
+void SamplerChain::top_n_sigma(const Logits & logits) const {
+    float max = logits.at(0);
     float sum = 0;
     size_t n_valid = 0;
-    for (int i = 0; i < n_vocab_; ++i) {
-        if (logits[i] != -INFINITY) {
-            max = std::max(max, logits[i]);
-            sum += logits[i];
+    for (int i = 0; i < logits.n; ++i) {
+        const float logit = logits.at(i);
+        if (logit != -INFINITY) {
+            max = std::max(max, logit);
+            sum += logit;
             ++n_valid;
         }
     }
     const float mean = n_valid > 0 ? sum / n_valid : 0;
     float acc = 0;
-    for (int i = 0; i < n_vocab_; ++i) {
-        if (logits[i] != -INFINITY) {
-            const double deviation = logits[i] - mean;
+    for (int i = 0; i < logits.n; ++i) {
+        const float logit = logits.at(i);
+        if (logit != -INFINITY) {
+            const double deviation = logit - mean;
             acc = static_cast<float>(acc + deviation * deviation);
         }
     }
     const float sigma = n_valid > 0 ? std::sqrt(acc / n_valid) : 0;
-    for (int i = 0; i < n_vocab_; ++i) {
-        if (logits[i] < max - (params_.top_n_sigma * sigma)) {
-            logits[i] = -INFINITY;
+    for (int i = 0; i < logits.n; ++i) {
+        if (logits.at(i) < max - (params_.top_n_sigma * sigma)) {
+            logits.at(i) = -INFINITY;
         }
     }
 }
