@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import Cancelled, ContextOverflow, InvalidRequest
-from engine.sampling import Sampler, SamplingParams, Vocabulary
+from engine.sampling import Sampler, SamplingParams, TokenProbabilities, Vocabulary, probabilities
 from engine.stops import AnswerText, as_text, cut_bytes
 
 StopType = Literal["none", "eos", "word", "limit"]
@@ -59,6 +59,7 @@ class GenerationRequest:
         stop: stop strings, in order.
         t_max_predict_ms: when positive, a newline sampled later than this ends the answer.
         n_indent: when positive, a line after the first that is indented less ends the answer.
+        post_sampling_probs: with `sampling.n_probs`, show the probabilities the draw chose by, not the model's own.
     """
 
     prompt: Sequence[int]
@@ -67,6 +68,7 @@ class GenerationRequest:
     stop: tuple[str, ...] = ()
     t_max_predict_ms: int = -1
     n_indent: int = 0
+    post_sampling_probs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +135,25 @@ class Timings:
 
 
 @dataclass(frozen=True, slots=True)
+class Shown:
+    """A token with its probability, when probabilities are asked for.
+
+    Attributes:
+        token: the token.
+        data: its bytes. Of a sampled token those released with it, as llama-server has it: none while a stop string may
+            have begun, and those of a whole character with the last of its tokens.
+        prob, logprob: 32-bit floats.
+        best: of a sampled token, the most likely tokens in its place.
+    """
+
+    token: int
+    data: bytes
+    prob: float
+    logprob: float
+    best: tuple[Shown, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Final:
     """How an answer ended.
 
@@ -151,6 +172,7 @@ class Final:
         held: the end of `text` that no step released, because a stop string could have begun there. llama-server
             never streams it.
         has_new_line: a newline was released.
+        shown: the tokens with probabilities, those left out that a stop string cost.
     """
 
     stop_type: StopType
@@ -164,6 +186,7 @@ class Final:
     cut_character: bool = False
     held: str = ""
     has_new_line: bool = False
+    shown: list[Shown] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +201,7 @@ class Step:
         n_decoded: tokens sampled so far.
         timings: as of this step.
         final: set on the last step only.
+        shown: the token with its probabilities, when they are asked for and `send`.
     """
 
     text: str
@@ -186,6 +210,7 @@ class Step:
     n_decoded: int
     timings: Timings
     final: Final | None = None
+    shown: Shown | None = None
 
 
 def never() -> bool:
@@ -226,7 +251,8 @@ def generate(
     prompt = list(request.prompt)
     if prompt and not (min(prompt) >= 0 and max(prompt) < model.n_vocab):
         raise InvalidRequest("Prompt contains invalid tokens")
-    sampler = Sampler(request.sampling, model.tokenizer)
+    keep_candidates = request.post_sampling_probs and request.sampling.n_probs > 0
+    sampler = Sampler(request.sampling, model.tokenizer, keep_candidates=keep_candidates)
     if not prompt:
         return _nothing(Final("none", tokens_cached=len(tokens), seed=sampler.seed))
     if len(prompt) >= model.n_ctx:
@@ -266,7 +292,7 @@ def _run(
         if not answer.tokens:
             first, prompt_ns = now, now - started
         timings = Timings(n_past, n_evaluated, prompt_ns, len(answer.tokens) + 1, now - first)
-        step = answer.push(token, len(tokens), timings)
+        step = answer.push(token, len(tokens), timings, _probabilities(model, request, sampler, token))
         yield step
         if step.final is not None:
             return
@@ -274,6 +300,17 @@ def _run(
             raise Cancelled("cancelled while generating")
         model.evaluate((token,), len(tokens), output=True)
         tokens.append(token)
+
+
+def _probabilities(
+    model: Playable, request: GenerationRequest, sampler: Sampler, token: int
+) -> TokenProbabilities | None:
+    n_best = request.sampling.n_probs
+    if n_best <= 0:
+        return None
+    if request.post_sampling_probs:
+        return sampler.probabilities(n_best, token)
+    return probabilities(model.logits, n_best, token)
 
 
 def _evaluate_prompt(
@@ -310,19 +347,28 @@ class _Answer:
         self._has_new_line = False
         self._line_start = 0
         self.tokens: list[int] = []
+        self._shown: list[Shown] = []
 
-    def push(self, token: int, n_cached: int, timings: Timings) -> Step:
+    def push(self, token: int, n_cached: int, timings: Timings, probabilities: TokenProbabilities | None) -> Step:
         """Judges a sampled token: llama-server's `process_token`, its checks in its order (a later one wins).
 
         Args:
             token: the token, already accepted into the sampler.
             n_cached: tokens in the KV cache, `token` not among them.
             timings: as of this token.
+            probabilities: of the token, when they are asked for.
         """
         request = self._request
         ends = self._tokenizer.is_eog(token)
         self.tokens.append(token)
         released = self._text.push(self._tokenizer.piece(token), ends=ends)
+        shown = None
+        if probabilities is not None and released.whole:
+            best = tuple(
+                Shown(other, self._tokenizer.piece(other), prob, logprob) for other, prob, logprob in probabilities.best
+            )
+            shown = Shown(token, released.data, probabilities.prob, probabilities.logprob, best)
+            self._shown.append(shown)
         stop_type: StopType | None = "word" if released.word is not None else None
         truncated = n_cached + 1 >= self._n_ctx
         n_left = 1 if request.n_predict == -1 else request.n_predict - len(self.tokens)
@@ -337,7 +383,7 @@ class _Answer:
         if ends:
             stop_type = "eos"
         final = None if stop_type is None else self._final(stop_type, released.word or "", truncated, n_cached)
-        return Step(as_text(released.data), token, released.whole, len(self.tokens), timings, final)
+        return Step(as_text(released.data), token, released.whole, len(self.tokens), timings, final, shown)
 
     def _outdented(self) -> bool:
         """Whether the newest line starts with fewer blanks than `n_indent`; if so, that line is cut off."""
@@ -370,4 +416,10 @@ class _Answer:
             cut_character=n_cut > 0,
             held=as_text(held[: len(held) - n_cut]),
             has_new_line=self._has_new_line,
+            shown=self._shown_but(word) if stop_type == "word" else self._shown,
         )
+
+    def _shown_but(self, word: str) -> list[Shown]:
+        """The reference takes away as many tokens as the stop string has by itself, be they its own or not."""
+        n_word = len(self._tokenizer.encode(word, add_special=False, parse_special=False))
+        return self._shown[: max(0, len(self._shown) - n_word)]

@@ -1,8 +1,8 @@
 """Sampling parameters as llama-server b11192 resolves them, and its sampler chain.
 
 The chain itself is compiled (`engine/kernels/sampler.cpp`). Here are the names, the defaults, the limits and the
-refusals of `server-schema.cpp` and `common_sampler_init`. What is not reproduced yet (the infill sampler, grammars,
-token probabilities) is refused with the reason, never ignored.
+refusals of `server-schema.cpp` and `common_sampler_init`. What is not reproduced yet (the infill sampler, grammars) is
+refused with the reason, never ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from ctypes import c_float
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +78,7 @@ class SamplingParams:
         suppress_tokens: tokens the model file never wants sampled.
         samplers: the chain, in order. `adaptive_p` anywhere ends it with adaptive-p; `infill` is refused.
         mirostat: 1 or 2 takes the place of every sampler but the temperature.
-        n_probs: carried for `generation_settings`; above 0 it is refused.
+        n_probs: when positive, so many of the most likely tokens are shown beside each token.
 
     The rest is documented in llama-server's README; floats hold 32-bit values.
     """
@@ -196,8 +196,6 @@ class SamplingParams:
             raise InvalidRequest(reason + "penalty_present must be finite")
         if self.mirostat == 0 and "infill" in self.samplers:
             raise InvalidRequest("the infill sampler is not supported yet")
-        if self.n_probs > 0:
-            raise InvalidRequest("token probabilities (n_probs, logprobs) are not supported yet")
 
 
 _METADATA_KEYS: Mapping[str, tuple[str, type]] = {
@@ -265,6 +263,24 @@ _LIMITS: Mapping[str, _Limits] = {
 _NO_BREAKERS = "Field 'dry_sequence_breakers': Error: dry_sequence_breakers must be a non-empty array of strings"
 
 
+class TokenProbabilities(NamedTuple):
+    """How likely a sampled token was, and the most likely tokens in its place.
+
+    Attributes:
+        prob, logprob: 32-bit floats; the logarithm of 0 is the lowest float.
+        best: (token, prob, logprob), the most likely first.
+    """
+
+    prob: float
+    logprob: float
+    best: list[tuple[int, float, float]]
+
+
+def probabilities(logits: NDArray[np.float32], n_best: int, token: int) -> TokenProbabilities:
+    """By the model's own logits, (n_vocab,), before any sampler. `n_best` (at least 1) can change a last bit."""
+    return TokenProbabilities(*_kernels.probabilities(logits, n_best, token))
+
+
 class Sampler:
     """The sampler chain of one answer.
 
@@ -298,6 +314,10 @@ class Sampler:
         """Draws a token from float32 logits of shape (n_vocab,). It is not accepted: call `accept` with it."""
         token: int = self._sample(logits)
         return token
+
+    def probabilities(self, n_best: int, token: int) -> TokenProbabilities:
+        """By what the last draw chose from; only with `keep_candidates`."""
+        return TokenProbabilities(*self._chain.probabilities(n_best, token))
 
     def candidates(self) -> list[tuple[int, float, float]]:
         """(token, logit, probability) of what the last draw chose from, in the chain's order."""

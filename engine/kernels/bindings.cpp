@@ -97,6 +97,13 @@ void bind_sampler(nb::module_ & m) {
                 return chain.sample(logits.data());
             },
             nb::arg("logits"))
+        .def(
+            "probabilities",
+            [](const SamplerChain & chain, size_t n_best, bankml::Token token) {
+                const auto found = chain.probabilities(n_best, token);
+                return std::tuple(found.p, found.logprob, found.best);
+            },
+            nb::arg("n_best"), nb::arg("token"))
         .def("candidates", [](const SamplerChain & chain) {
             std::vector<std::tuple<bankml::Token, float, float>> out;
             for (const auto & [id, logit, p] : chain.candidates()) {
@@ -104,6 +111,15 @@ void bind_sampler(nb::module_ & m) {
             }
             return out;
         });
+    m.def(
+        "probabilities",
+        [](const LogitsRow & logits, size_t n_best, bankml::Token token) {
+            if (logits.size() == 0 || n_best == 0) throw nb::value_error("no logits, or none asked for");
+            const auto found =
+                bankml::probabilities_of(logits.data(), static_cast<int32_t>(logits.size()), n_best, token);
+            return std::tuple(found.p, found.logprob, found.best);
+        },
+        nb::arg("logits"), nb::arg("n_best"), nb::arg("token"));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -74,6 +75,16 @@ struct Logits {
     }
 };
 
+// How likely a token was, and the most likely tokens beside it: (token, probability, its logarithm).
+struct TokenProbabilities {
+    float p = 1.0f;
+    float logprob = 0.0f;
+    std::vector<std::tuple<Token, float, float>> best;
+};
+
+// By one row of `n_vocab` (at least one) logits, untouched by any sampler; `n_best` is at least one.
+TokenProbabilities probabilities_of(const float * logits, int32_t n_vocab, size_t n_best, Token token);
+
 // A restart sequence of DRY: a head token and the tokens that must follow it.
 using Breaker = std::pair<Token, std::vector<Token>>;
 
@@ -93,6 +104,8 @@ public:
     int32_t n_vocab() const { return n_vocab_; }
     // What the last draw chose from, with normalized probabilities; only with `keep_candidates`.
     std::vector<Candidate> candidates() const;
+    // By what the last draw chose from; only with `keep_candidates`. Tokens without a probability are left out.
+    TokenProbabilities probabilities(size_t n_best, Token token) const;
 
 private:
     void check(Token token) const;

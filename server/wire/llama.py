@@ -5,14 +5,14 @@ Names, order and values of every field are llama-server b11192's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from engine.generation import Final, GenerationRequest, Step, Timings
+from engine.generation import Final, GenerationRequest, Shown, Step, Timings
 from engine.model import Model
 from engine.sampling import SamplingParams
-from engine.stops import as_text
+from engine.stops import as_text, cut_bytes
 from engine.tokenizer import Tokenizer
 from server.errors import BadRequest
 from server.wire.fields import CompletionFields, kind, to_int, wrong_type
@@ -151,6 +151,7 @@ def build_job(prompt: Sequence[int], fields_: CompletionFields, model: Model, de
         stop=fields_.stop,
         t_max_predict_ms=fields_.t_max_predict_ms,
         n_indent=fields_.n_indent,
+        post_sampling_probs=fields_.post_sampling_probs,
     )
     cache_prompt = defaults.cache_prompt if fields_.cache_prompt is None else fields_.cache_prompt
     return Job(request, cache_prompt)
@@ -233,7 +234,25 @@ def partial_event(index: int, step: Step, n_prompt: int, form: Format) -> dict[s
     }
     if shows_timings(step, form):
         event["timings"] = step.timings.as_dict()
+    if step.shown is not None and step.shown.best:
+        event["completion_probabilities"] = shown_tokens([step.shown], form)
     return event
+
+
+def shown_tokens(shown: Iterable[Shown], form: Format) -> list[dict[str, Any]]:
+    """The tokens of an answer with their probabilities, the most likely ones beside each.
+
+    A text ends before a character that it leaves cut; the bytes are all there.
+    """
+    post = form.fields.post_sampling_probs
+
+    def entry(one: Shown) -> dict[str, Any]:
+        text = as_text(one.data[: len(one.data) - cut_bytes(one.data)])
+        value = {"prob": one.prob} if post else {"logprob": one.logprob}
+        return {"id": one.token, "token": text, "bytes": list(one.data), **value}
+
+    best = "top_probs" if post else "top_logprobs"
+    return [{**entry(one), best: [entry(other) for other in one.best]} for one in shown]
 
 
 def whole_text(final: Final) -> str:
@@ -262,6 +281,8 @@ def final_body(index: int, final: Final, timings: Timings, job: Job, model: Mode
         "tokens_cached": final.tokens_cached,
         "timings": timings.as_dict(),
     }
+    if final.shown and not fields_.stream:
+        body["completion_probabilities"] = shown_tokens(final.shown, form)
     return _chosen(body, fields_.response_fields) if fields_.response_fields else body
 
 

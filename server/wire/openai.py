@@ -12,11 +12,11 @@ from typing import Any
 import orjson
 
 from engine.chat_template import ChatTemplate, normalize_messages
-from engine.generation import Final, Step, Timings
+from engine.generation import Final, Shown, Step, Timings
 from server.errors import BadRequest, NotSupported
 from server.receipts import BUILD
 from server.wire.fields import CompletionFields, parse_fields
-from server.wire.llama import Format, shows_timings, whole_text
+from server.wire.llama import Format, shown_tokens, shows_timings, whole_text
 
 CHAT_KNOWN = frozenset(
     {
@@ -98,7 +98,7 @@ def parse_chat(body: Mapping[str, Any]) -> ChatRequest:
     add_generation_prompt = bool(kwargs.pop("add_generation_prompt", False)) or add_generation_prompt
     if body.get("logprobs") in (None, False) and body.get("top_logprobs") is not None:
         raise BadRequest("top_logprobs requires logprobs to be set to true")
-    fields = parse_fields(body, CHAT_KNOWN)
+    fields = parse_fields(_with_logprobs(body), CHAT_KNOWN)
     prefill = ""
     if continues and messages:
         prefill = _content_text(messages.pop()["content"])
@@ -112,6 +112,15 @@ def parse_chat(body: Mapping[str, Any]) -> ChatRequest:
         template_kwargs=kwargs,
         ignored=(*fields.ignored, *_unused(body)),
     )
+
+
+def _with_logprobs(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The body with `logprobs` and `top_logprobs` as the number llama-server reads out of them; 20 if it cannot."""
+    if body.get("logprobs") is not True:
+        return body
+    asked = body.get("top_logprobs")
+    n_best = int(asked) if isinstance(asked, int | float) else 20
+    return {**body, "n_probs": n_best}
 
 
 def _unused(body: Mapping[str, Any]) -> list[str]:
@@ -267,8 +276,11 @@ def chat_text(chat: ChatRequest, final: Final) -> str:
 def chat_body(chat: ChatRequest, final: Final, timings: Timings, form: Format) -> dict[str, Any]:
     """The body of a chat answer that is not streamed."""
     message = {"role": "assistant", "content": chat_text(chat, final)}
+    choice: dict[str, Any] = {"finish_reason": finish_reason(final), "index": 0, "message": message}
+    if final.shown:
+        choice["logprobs"] = {"content": shown_tokens(final.shown, form)}
     return {
-        "choices": [{"finish_reason": finish_reason(final), "index": 0, "message": message}],
+        "choices": [choice],
         "created": int(time.time()),
         "model": form.model,
         "system_fingerprint": BUILD,
@@ -315,6 +327,8 @@ class ChatChunks:
             chunks.append(self._chunk({"role": "assistant", "content": None}))
         if text:
             chunks.append(self._chunk({"content": text}))
+        if chunks and step.shown is not None and step.shown.best:
+            chunks[-1]["choices"][0]["logprobs"] = {"content": shown_tokens([step.shown], self._form)}
         if chunks and step.send and shows_timings(step, self._form):
             chunks[-1]["timings"] = step.timings.as_dict()
         yield from chunks
@@ -334,15 +348,19 @@ class ChatChunks:
         return {**self._chunk({}), "bankml_receipt": receipt}
 
 
-def completion_choice(index: int, text: str, reason: str | None) -> dict[str, Any]:
-    """One choice of a `/v1/completions` answer or chunk."""
-    return {"text": text, "index": index, "logprobs": None, "finish_reason": reason}
+def completion_choice(
+    index: int, text: str, reason: str | None, shown: Sequence[Shown], form: Format
+) -> dict[str, Any]:
+    """One choice of a `/v1/completions` answer or chunk, with the probabilities of the tokens `shown`."""
+    logprobs = {"content": shown_tokens(shown, form)} if shown else None
+    return {"text": text, "index": index, "logprobs": logprobs, "finish_reason": reason}
 
 
 def completion_body(answers: Sequence[tuple[Final, Timings]], form: Format) -> dict[str, Any]:
     """The body of a `/v1/completions` answer that is not streamed, one choice a prompt; the timings are the first's."""
     choices = [
-        completion_choice(index, whole_text(final), finish_reason(final)) for index, (final, _) in enumerate(answers)
+        completion_choice(index, whole_text(final), finish_reason(final), final.shown, form)
+        for index, (final, _) in enumerate(answers)
     ]
     return {
         "choices": choices,
@@ -372,18 +390,19 @@ class CompletionChunks:
     def of_step(self, index: int, step: Step) -> Iterator[dict[str, Any]]:
         """The chunks of one step of prompt `index`; the last one always has the usage."""
         if step.send:
-            chunk = self._chunk(index, step.text)
+            shown = [step.shown] if step.shown is not None and step.shown.best else []
+            chunk = self._chunk(index, step.text, shown)
             if shows_timings(step, self._form):
                 chunk["timings"] = step.timings.as_dict()
             yield chunk
         if step.final is not None:
-            choices = [completion_choice(index, "", finish_reason(step.final))]
+            choices = [completion_choice(index, "", finish_reason(step.final), [], self._form)]
             count = usage(step.final.tokens_evaluated, step.timings)
             timings = step.timings.as_dict()
             yield {"choices": choices, **self._base, "usage": count, "id": self._id, "timings": timings}
 
-    def _chunk(self, index: int, text: str) -> dict[str, Any]:
-        return {"choices": [completion_choice(index, text, None)], **self._base, "id": self._id}
+    def _chunk(self, index: int, text: str, shown: Sequence[Shown] = ()) -> dict[str, Any]:
+        return {"choices": [completion_choice(index, text, None, shown, self._form)], **self._base, "id": self._id}
 
     def receipt(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
         """The receipt's event. It has an empty choice too, for clients that read `choices[0]` of every chunk."""

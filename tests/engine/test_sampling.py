@@ -222,7 +222,6 @@ def test_what_the_reference_refuses_is_refused_in_its_words(field: str, given: A
 @pytest.mark.parametrize(
     ("field", "given"),
     [
-        ("n_probs", 1),
         ("samplers", ["top_k", "infill"]),
         ("grammar", 'root ::= "a"'),
         ("json_schema", {"type": "object"}),

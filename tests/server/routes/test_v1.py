@@ -75,9 +75,16 @@ def test_errors_become_the_clients_exceptions(sdk: openai.OpenAI) -> None:
     tools: Any = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
     with pytest.raises(openai.BadRequestError, match="tools is not supported"):
         sdk.chat.completions.create(model="any", messages=ASK, tools=tools)
-    with pytest.raises(openai.BadRequestError, match="logprobs"):
-        sdk.chat.completions.create(model="any", messages=ASK, logprobs=True)
     assert sdk.chat.completions.create(model="any", messages=ASK, max_tokens=1).choices
+
+
+def test_the_client_reads_logprobs(sdk: openai.OpenAI) -> None:
+    answer = sdk.chat.completions.create(model="any", messages=ASK, max_tokens=3, logprobs=True, top_logprobs=2)
+    logprobs = answer.choices[0].logprobs
+    assert logprobs is not None
+    assert logprobs.content is not None
+    assert "".join(one.token for one in logprobs.content) == answer.choices[0].message.content
+    assert all(len(one.top_logprobs) == 2 and one.logprob <= 0 for one in logprobs.content)
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/chat/completions"])
