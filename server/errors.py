@@ -127,11 +127,19 @@ def door_body(status: int, message: str) -> bytes:
     return orjson.dumps({"error": {"message": message, "type": TYPES[status], "code": status}})
 
 
+def log_failure(what: str, error: Exception) -> None:
+    """One line where the operator can help (a model file that changed, say); the traceback where it is our fault."""
+    if as_api_error(error).status == 503:
+        logger.warning("%s failed: %s", what, error)
+    else:
+        logger.error("%s failed", what, exc_info=error)
+
+
 def error_response(request: Request, error: Exception) -> Response:
     """The answer to a request that failed with `error`, in the shape of the API that was asked."""
     api_error = as_api_error(error)
-    if api_error.status >= 500 and isinstance(error, EngineError):  # uvicorn logs what nobody foresaw
-        logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    if api_error.status == 503 or (api_error.status == 500 and isinstance(error, EngineError)):
+        log_failure(f"{request.method} {request.url.path}", error)  # uvicorn logs what nobody foresaw
     if request.url.path.startswith("/api/"):
         body = orjson.dumps({"error": api_error.message})
     elif isinstance(error, HTTPException):

@@ -57,9 +57,9 @@ struct Q40x8 {
         load_groups(block + 16, w);
 BANKML_UNROLL(4)
         for (int i = 0; i < N; ++i) {
-            // The quants are 8 too high.
+            // The quants are 8 too high. The sum is that of a NaN's row too, and wraps.
             const I8 all = pairs8i(set16w(1), dot_groups(w, x.quants(i)));
-            const I8 products = sub8i(all, set8i(8 * x.sum(i)));
+            const I8 products = sub8i(all, set8i(static_cast<int32_t>(8 * static_cast<uint32_t>(x.sum(i)))));
             sums.lanes[i] = fma8(to_f32(products), mul8(d, set8(x.d(i))), sums.lanes[i]);
         }
         x.next();

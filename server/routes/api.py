@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -25,7 +24,7 @@ from registry.catalog import Entry
 from registry.errors import RegistryError
 from registry.pins import FileIdentity
 from server.answers import Answer, open_answer
-from server.errors import BadRequest, NotSupported, as_api_error
+from server.errors import BadRequest, NotSupported, as_api_error, log_failure
 from server.receipts import VERSION, Receipt
 from server.routes.common import checked_job, defaults_of, json_response, residency_of
 from server.streams import NDJSON, EventStream, ndjson, until_disconnect
@@ -38,7 +37,6 @@ from slots.residency import Job
 
 T = TypeVar("T")
 
-logger = logging.getLogger("bankml.server")
 
 MIN_CTX: Final = 4
 """Tokens of the smallest context Ollama runs with; a `num_ctx` below counts as this."""
@@ -238,7 +236,7 @@ class _Talk:
         except Exception as error:
             if not began:
                 raise
-            logger.error("a stream failed", exc_info=error)
+            log_failure("a stream", error)
             yield ndjson(ollama.error(as_api_error(error).message))
 
     @asynccontextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,15 +16,13 @@ from engine.generation import Final, Step, Timings
 from engine.model import Model
 from registry.catalog import Entry
 from server.answers import Answer, Build, open_answer
-from server.errors import JSON, BadRequest, error_object
+from server.errors import JSON, BadRequest, error_object, log_failure
 from server.receipts import Receipt
 from server.settings import Settings
 from server.streams import sse
 from server.wire.fields import CompletionFields
 from server.wire.llama import Defaults, build_job, json_object
 from slots.residency import Job, Residency
-
-logger = logging.getLogger("bankml.server")
 
 
 def residency_of(request: Request) -> Residency:
@@ -199,7 +196,7 @@ async def run_stream(run: Run, style_of: StyleOf) -> AsyncGenerator[bytes, None]
                         completion_tokens += step.timings.predicted_n
                 yield b"".join(chunks)
         except Exception as error:
-            logger.error("a stream failed", exc_info=error)
+            log_failure("a stream", error)
             yield sse({"error": error_object(error)})
             return
         yield sse(style.receipt(receipt.finish(prompt_tokens, completion_tokens))) + style.end

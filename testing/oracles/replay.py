@@ -66,6 +66,7 @@ class Outcome:
     tokens_evaluated: int
     cache_n: int
     prompt_n: int
+    best: list[list[list[float]]]
 
     def differences(self, record: Record) -> list[str]:
         """How this differs from the record, one line a difference; tokens first."""
@@ -80,6 +81,12 @@ class Outcome:
             for name in COUNTS
             if name in record and getattr(self, name) != record[name]
         ]
+        if "best" in record and self.best != record["best"]:
+            steps = enumerate(zip(self.best, record["best"], strict=False))
+            same = next(
+                (n for n, (ours, recorded) in steps if ours != recorded), min(len(self.best), len(record["best"]))
+            )
+            lines.append(f"the most likely tokens part at {same}")
         if self.text != record["content"].removesuffix("\ufffd"):  # /completion shows a cut character so
             lines.append(f"text is {self.text!r}, recorded {record['content']!r}")
         return lines
@@ -87,7 +94,7 @@ class Outcome:
 
 def generation_request(model: Model, record: Record) -> GenerationRequest:
     """The recorded request as the engine takes it; its prompt is the recorded token ids."""
-    asked = {name: value for name, value in record["request"].items() if name != "n_probs"}
+    asked = record["request"]
     return GenerationRequest(
         prompt=record["prompt_ids"],
         sampling=SamplingParams.from_request(asked, SamplingParams.from_metadata(model.metadata), model.tokenizer),
@@ -121,4 +128,5 @@ def answer(model: Model, slot: Slot, record: Record) -> Outcome:
         tokens_evaluated=final.tokens_evaluated,
         cache_n=timings.cache_n,
         prompt_n=timings.prompt_n,
+        best=[[[best.token, best.logprob] for best in one.best] for one in final.shown],
     )

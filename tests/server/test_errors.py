@@ -10,9 +10,16 @@ import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 
-from engine.errors import ContextOverflow, EngineError, InvalidModelFile, InvalidRequest, UnplayableModel
+from engine.errors import (
+    ContextOverflow,
+    EngineError,
+    InvalidModelFile,
+    InvalidRequest,
+    ModelFileLost,
+    UnplayableModel,
+)
 from registry.errors import ModelFileChanged, ModelFileError, ModelNotFound
-from server.errors import ApiError, BadRequest, NotSupported, PayloadTooLarge, error_response, handle
+from server.errors import ApiError, BadRequest, NotSupported, PayloadTooLarge, error_response, handle, log_failure
 
 
 def request(path: str = "/v1/chat/completions") -> Request:
@@ -81,3 +88,18 @@ def test_ollamas_paths_get_ollamas_body() -> None:
 
 async def test_a_client_who_left_gets_no_error() -> None:
     assert (await handle(request(), ClientDisconnect())).body == b""
+
+
+def test_what_the_operator_can_help_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    log_failure("POST /completion", ModelFileLost("model.gguf"))
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.exc_info is None
+    assert "POST /completion failed: " in record.message
+
+
+def test_what_is_our_fault_has_its_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    log_failure("a stream", EngineError("boom"))
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert record.exc_info is not None
