@@ -294,16 +294,21 @@ void SamplerChain::keep_best(int n) {
     sorted_ = true;
 }
 
-void SamplerChain::softmax(bool sort) {
-    if (sort && !sorted_) {
-        keep_best(static_cast<int>(size_));
-    }
+float SamplerChain::largest_logit() const {
     float max = cur_[0].logit;
     if (!sorted_) {
         for (size_t i = 1; i < size_; ++i) {
             max = std::max(max, cur_[i].logit);
         }
     }
+    return max;
+}
+
+void SamplerChain::softmax(bool sort) {
+    if (sort && !sorted_) {
+        keep_best(static_cast<int>(size_));
+    }
+    const float max = largest_logit();
     float sum = 0.0f;
     for (size_t i = 0; i < size_; ++i) {
         cur_[i].p = expf(cur_[i].logit - max);

@@ -141,6 +141,7 @@ private:
     size_t draw_by_probability();
     Token surprised_by(size_t drawn);
 
+    float largest_logit() const;  // the first one's where they are sorted
     void softmax(bool sort);
     void keep_best(int n);
     void sort_best(int n, std::vector<Candidate> & out);

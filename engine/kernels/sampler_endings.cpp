@@ -25,12 +25,7 @@ Token SamplerChain::draw_plainly() {
         p_sum_ = 1.0;
         return cur_[0].id;
     }
-    float max = cur_[0].logit;
-    if (!sorted_) {
-        for (size_t i = 1; i < size_; ++i) {
-            max = std::max(max, cur_[i].logit);
-        }
-    }
+    const float max = largest_logit();
     double sum = 0.0;
     for (size_t i = 0; i < size_; ++i) {
         cur_[i].p = expf(cur_[i].logit - max);
