@@ -115,12 +115,11 @@ def parse_chat(body: Mapping[str, Any]) -> ChatRequest:
 
 
 def _with_logprobs(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The body with `logprobs` and `top_logprobs` as the number llama-server reads out of them; 20 if it cannot."""
+    """The body with `n_probs` as llama-server reads it out of `logprobs` and `top_logprobs`, 20 if it cannot."""
     if body.get("logprobs") is not True:
         return body
     asked = body.get("top_logprobs")
-    n_best = int(asked) if isinstance(asked, int | float) else 20
-    return {**body, "n_probs": n_best}
+    return {**body, "n_probs": asked if isinstance(asked, int | float) else 20}
 
 
 def _unused(body: Mapping[str, Any]) -> list[str]:

@@ -226,3 +226,11 @@ def test_the_usage_of_several_prompts_is_their_sum() -> None:
         "total_tokens": 14,
         "prompt_tokens_details": {"cached_tokens": 1},
     }
+
+
+@pytest.mark.parametrize(
+    ("asked", "n_probs"), [(3, 3), (2.9, 2), (None, 20), ("x", 20), (1e30, -(2**31)), (float("inf"), -(2**31))]
+)
+def test_top_logprobs_of_any_kind_becomes_a_number(asked: Any, n_probs: int) -> None:
+    chat = openai.parse_chat({"messages": [USER], "logprobs": True, "top_logprobs": asked})
+    assert chat.fields.n_probs == n_probs
