@@ -31,18 +31,20 @@ struct ExpTable {
 constexpr ExpTable kExpTable;
 
 constexpr float kExpUnderflow = -0x1.9fe368p6f;  // below it e^x is less than the smallest float
+constexpr double kExpPer32nd = 0x1.71547652b82fep+5;  // 32 / ln 2
+constexpr double kExpShift = 0x1.8p+52;               // adding it rounds to a whole number
+// 2^(r/32) = ((c[0] r + c[1]) r^2) + (c[2] r + 1)
+constexpr double kExpPolynomial[3] = {0x1.c6af84b912394p-20, 0x1.ebfce50fac4f3p-13, 0x1.62e42ff0c52d6p-6};
 
 static inline float exp_nonpositive(float x) {
     if (x < kExpUnderflow) return 0.0f;
-    constexpr double per_32nd = 0x1.71547652b82fep+5;  // 32 / ln 2
-    constexpr double shift = 0x1.8p+52;                // adding it rounds to a whole number
     const double wide = static_cast<double>(x);
-    const double shifted = std::fma(per_32nd, wide, shift);
+    const double shifted = std::fma(kExpPer32nd, wide, kExpShift);
     const uint64_t k = std::bit_cast<uint64_t>(shifted);
-    const double r = std::fma(per_32nd, wide, -(shifted - shift));
+    const double r = std::fma(kExpPer32nd, wide, -(shifted - kExpShift));
     const double power = std::bit_cast<double>(kExpTable.bits[k % 32] + (k << 47));
-    const double high = std::fma(0x1.c6af84b912394p-20, r, 0x1.ebfce50fac4f3p-13);
-    const double low = std::fma(0x1.62e42ff0c52d6p-6, r, 1.0);
+    const double high = std::fma(kExpPolynomial[0], r, kExpPolynomial[1]);
+    const double low = std::fma(kExpPolynomial[2], r, 1.0);
     return static_cast<float>(std::fma(high, r * r, low) * power);
 }
 

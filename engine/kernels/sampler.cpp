@@ -153,8 +153,8 @@ std::vector<Stage> SamplerParams::default_stages() {
 
 // Whether the default chain can only end at the largest logit: no sampler before the temperature may drop it.
 bool SamplerChain::greedy() const {
-    return params_.ending == Ending::Plain && params_.temperature <= 0.0f && !(params_.dynatemp_range > 0.0f) && params_.typical_p >= 1.0f &&
-           (params_.xtc_probability <= 0.0f || params_.xtc_threshold > 0.5f);
+    return params_.ending == Ending::Plain && params_.temperature <= 0.0f && !(params_.dynatemp_range > 0.0f) &&
+           params_.typical_p >= 1.0f && (params_.xtc_probability <= 0.0f || params_.xtc_threshold > 0.5f);
 }
 
 void SamplerChain::accept(Token token) {

@@ -35,7 +35,7 @@ void SamplerChain::apply(Stage stage) {
             return;
         case Stage::TopNSigma:
             if (params_.top_n_sigma > 0.0f && size_ > 1) {
-                top_n_sigma({&cur_->logit, sizeof(Candidate) / sizeof(float), static_cast<int32_t>(size_), nullptr});
+                top_n_sigma(candidate_logits());
             }
             return;
         case Stage::TopK:

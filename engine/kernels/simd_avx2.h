@@ -304,20 +304,23 @@ BANKML_LANES F8 exp8(F8 x) {
 // exp_nonpositive of four lanes, step by step.
 BANKML_LANES __m128 exp4_nonpositive(__m128 x) {
     const auto set = [](double c) { return _mm256_set1_pd(c); };
-    const __m256d shift = set(0x1.8p+52);
+    const __m256d per_32nd = set(kExpPer32nd);
+    const __m256d shift = set(kExpShift);
     const __m256d wide = _mm256_cvtps_pd(x);
-    const __m256d shifted = _mm256_fmadd_pd(set(0x1.71547652b82fep+5), wide, shift);
+    const __m256d shifted = _mm256_fmadd_pd(per_32nd, wide, shift);
     const __m256i k = _mm256_castpd_si256(shifted);
-    const __m256d r = _mm256_fmsub_pd(set(0x1.71547652b82fep+5), wide, _mm256_sub_pd(shifted, shift));
+    const __m256d r = _mm256_fmsub_pd(per_32nd, wide, _mm256_sub_pd(shifted, shift));
     const __m256i of_32 = _mm256_and_si256(k, _mm256_set1_epi64x(31));
     const __m256i bits = _mm256_i64gather_epi64(reinterpret_cast<const long long*>(kExpTable.bits), of_32, 8);
     const __m256d power = _mm256_castsi256_pd(_mm256_add_epi64(bits, _mm256_slli_epi64(k, 47)));
-    const __m256d high = _mm256_fmadd_pd(set(0x1.c6af84b912394p-20), r, set(0x1.ebfce50fac4f3p-13));
-    const __m256d low = _mm256_fmadd_pd(set(0x1.62e42ff0c52d6p-6), r, set(1.0));
+    const __m256d high = _mm256_fmadd_pd(set(kExpPolynomial[0]), r, set(kExpPolynomial[1]));
+    const __m256d low = _mm256_fmadd_pd(set(kExpPolynomial[2]), r, set(1.0));
     return _mm256_cvtpd_ps(_mm256_mul_pd(_mm256_fmadd_pd(high, _mm256_mul_pd(r, r), low), power));
 }
 BANKML_LANES F8 exp8_nonpositive(F8 x) {
-    const F8 e = _mm256_set_m128(exp4_nonpositive(_mm256_extractf128_ps(x, 1)), exp4_nonpositive(_mm256_castps256_ps128(x)));
+    const __m128 low = exp4_nonpositive(_mm256_castps256_ps128(x));
+    const __m128 high = exp4_nonpositive(_mm256_extractf128_ps(x, 1));
+    const F8 e = _mm256_set_m128(high, low);
     return _mm256_andnot_ps(_mm256_cmp_ps(x, set8(kExpUnderflow), _CMP_LT_OQ), e);
 }
 

@@ -37,7 +37,6 @@ from slots.residency import Job
 
 T = TypeVar("T")
 
-
 MIN_CTX: Final = 4
 """Tokens of the smallest context Ollama runs with; a `num_ctx` below counts as this."""
 

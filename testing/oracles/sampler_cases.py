@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.sampling import DEFAULT_SAMPLERS
+
 N_STEPS = 4
 FULL = 49152
 _MASK = (1 << 64) - 1
@@ -113,7 +115,6 @@ def digest(candidates: Iterable[tuple[int, float, float]]) -> str:
     return state.hexdigest()[:16]
 
 
-_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
 _REPEATS = [5, 9, 5, 9, 7, 5, 9, 7, 11, 5, 9, 7, 3, 3, 3, 5, 9]
 _LONG = [(i * 7919) % 300 for i in range(200)] + _REPEATS * 3
 _OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
@@ -208,18 +209,20 @@ def _with_history() -> Iterable[SamplerCase]:
 
 def _in_order(everything: Mapping[str, Any], ban: Sequence[tuple[int, float]]) -> Iterable[SamplerCase]:
     """Every sampler alone, every one before and after the rest, twice, and none at all."""
-    for number, name in enumerate(_SAMPLERS):
+    for number, name in enumerate(DEFAULT_SAMPLERS):
         for where, order in {
             "alone": (name,),
-            "first": (name, *(other for other in _SAMPLERS if other != name)),
-            "last": (*(other for other in _SAMPLERS if other != name), name),
+            "first": (name, *(other for other in DEFAULT_SAMPLERS if other != name)),
+            "last": (*(other for other in DEFAULT_SAMPLERS if other != name), name),
             "twice": (name, "temperature", name),
         }.items():
             for kind, n in (("fine", FULL), ("tied", 3000), ("holes", 300)):
                 params = {**everything, "samplers": order, "seed": number}
                 yield SamplerCase(f"order-{name}-{where}-{kind}", params, kind, n, _LONG, ban[:2], ((11,),))
     for kind in ("fine", "wide", "tied", "holes", "plateau"):
-        for number, order in enumerate((_SAMPLERS[::-1], _SAMPLERS[4:] + _SAMPLERS[:4], _SAMPLERS[1::2], ())):
+        for number, order in enumerate(
+            (DEFAULT_SAMPLERS[::-1], DEFAULT_SAMPLERS[4:] + DEFAULT_SAMPLERS[:4], DEFAULT_SAMPLERS[1::2], ())
+        ):
             params = {**everything, "samplers": order, "min_keep": 3}
             yield SamplerCase(f"order-{number}-{kind}", params, kind, 5000, _LONG, ban, ((11,), (3, 3)))
             params = {**everything, "samplers": order, "temperature": 0.0, "dynatemp_range": 0.0}
@@ -240,7 +243,7 @@ def _other_endings(ban: Sequence[tuple[int, float]]) -> Iterable[SamplerCase]:
     for target in (-1.0, 0.0, 0.3, 0.55, 1.0):
         for kind in ("fine", "wide", "tied", "holes", "peaked"):
             shared: dict[str, Any] = {"adaptive_target": target, "adaptive_decay": 0.7}
-            last = {"samplers": (*_SAMPLERS, "adaptive_p")}
+            last = {"samplers": (*DEFAULT_SAMPLERS, "adaptive_p")}
             yield SamplerCase(f"adaptive-{target}-{kind}", shared | last, kind, 3000, _LONG)
             first: dict[str, Any] = {"samplers": ("adaptive_p", "min_p", "temperature"), "adaptive_decay": 0.0}
             yield SamplerCase(f"adaptive-{target}-{kind}-open", shared | first, kind, 3000, _LONG, ban)
