@@ -1,0 +1,73 @@
+"""How large a schema may grow on its way to a grammar, so that no request costs more than a blink.
+
+llama-server has no such limits: a schema whose expansion doubles at every level keeps it busy until its memory ends,
+and one that inlines itself ends its process. Each limit is far above what a schema for a model's answer needs.
+"""
+
+from __future__ import annotations
+
+from engine.errors import InvalidRequest
+
+MAX_DEPTH = 256
+"""Schemas inside schemas, through `$ref` too; also the nesting of a `const` or `enum` value."""
+
+MAX_NODES = 16_384
+"""Schemas, enum values and names in `required`, each counted as often as the expansion comes by it."""
+
+MAX_TEXT = 2 * 1024 * 1024
+"""Characters of rules, of the names they are made under and of the values written into them."""
+
+
+class SchemaTooLarge(InvalidRequest):
+    """The schema passes a limit of ours; the reference would have gone on."""
+
+
+class Budget:
+    """What one grammar may still cost. Each method counts, and refuses the schema when its limit is passed."""
+
+    __slots__ = ("_depth", "_nodes", "_text")
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._nodes = 0
+        self._text = 0
+
+    def enter(self) -> None:
+        """One schema deeper; `leave` undoes it.
+
+        Raises:
+            SchemaTooLarge: deeper than `MAX_DEPTH`, or more than `MAX_NODES` schemas.
+        """
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise too_deep()
+        self.nodes(1)
+
+    def leave(self) -> None:
+        """One schema less deep."""
+        self._depth -= 1
+
+    def nodes(self, count: int) -> None:
+        """`count` more schemas or values.
+
+        Raises:
+            SchemaTooLarge: more than `MAX_NODES`.
+        """
+        self._nodes += count
+        if self._nodes > MAX_NODES:
+            raise SchemaTooLarge(f"JSON schema is too large: it expands to more than {MAX_NODES} schemas and values")
+
+    def text(self, length: int) -> None:
+        """`length` more characters.
+
+        Raises:
+            SchemaTooLarge: more than `MAX_TEXT`.
+        """
+        self._text += length
+        if self._text > MAX_TEXT:
+            raise SchemaTooLarge(f"JSON schema is too large: its grammar has more than {MAX_TEXT} characters")
+
+
+def too_deep() -> SchemaTooLarge:
+    """The refusal of a schema or value that is nested deeper than `MAX_DEPTH`."""
+    return SchemaTooLarge(f"JSON schema is too deep: more than {MAX_DEPTH} schemas or values inside each other")
