@@ -63,7 +63,7 @@ _APPLIES: Final[Mapping[type[Node], frozenset[str]]] = {
     AnyValue: _RESTRICTING - {"type"},
 }
 
-_JSON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+_JSON_TYPES: Final[Mapping[str, Any]] = {
     "string": (str,),
     "integer": (int, float),
     "number": (int, float),

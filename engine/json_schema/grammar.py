@@ -72,7 +72,7 @@ def json_schema_to_grammar(schema: Any) -> SchemaGrammar:
     except SchemaTooLarge:
         raise
     except InvalidRequest as error:
-        raise InvalidRequest(f"{_FAILED}{error}") from None
+        raise _refusal(str(error)) from None
     return SchemaGrammar(builder.text(), builder.warnings)
 
 
@@ -129,7 +129,7 @@ class GrammarBuilder:
                 the reference's.
         """
         if self._converter.errors:
-            raise InvalidRequest(_FAILED + "\n".join(self._converter.errors))
+            raise _refusal("\n".join(self._converter.errors))
         return self._converter.rules.text()
 
 
@@ -335,6 +335,11 @@ class _Converter:
             target = self.visit(node.target, target)
             self._open_refs.remove(node.ref)
         return self._add(name, target)
+
+
+def _refusal(what: str) -> InvalidRequest:
+    """The reference's text, which a zero character in the schema cuts short."""
+    return InvalidRequest(f"{_FAILED}{what}".partition("\0")[0])
 
 
 _COMMA: Final = ' "," space '

@@ -1,6 +1,6 @@
 """Rules for the integers between two bounds, as digits: the alternatives llama-server b11192 writes, in its order.
 
-A bound at the end of the 64-bit range means that there is none on that side.
+The bounds are 64-bit numbers that wrap around, as the reference's do.
 """
 
 from __future__ import annotations
@@ -9,8 +9,15 @@ from collections.abc import Iterator
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
+"""As a bound, each end means that there is none on its side."""
 
 _MOST_DIGITS = 16  # of a number without an upper bound
+
+
+def wrap(number: int, bits: int) -> int:
+    """What is left of an integer in so many bits, signed."""
+    half = 1 << (bits - 1)
+    return (number + half) % (2 * half) - half
 
 
 def integer_range(minimum: int, maximum: int) -> str:
@@ -39,7 +46,7 @@ def _range(minimum: int, maximum: int, digits_left: int, *, top_level: bool) -> 
         yield from _range(0, maximum, digits_left, top_level=True)
     else:
         yield '"-" ('
-        yield from _range(-maximum, INT64_MAX, digits_left, top_level=False)
+        yield from _range(wrap(-maximum, 64), INT64_MAX, digits_left, top_level=False)
         yield ")"
 
 
@@ -47,7 +54,7 @@ def _closed(minimum: int, maximum: int, digits_left: int) -> Iterator[str]:
     """Both bounds are set: one alternative for the negative half, then one for each number of digits."""
     if minimum < 0:
         yield '"-" ('
-        yield from _range(max(0, -maximum), -minimum, digits_left, top_level=True)
+        yield from _range(wrap(-maximum, 64) if maximum < 0 else 0, -minimum, digits_left, top_level=True)
         if maximum < 0:
             yield ")"
             return

@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from engine.errors import InvalidRequest
 from engine.json_schema.dropped import dropped_keywords, unmerged
-from engine.json_schema.integers import INT64_MAX, INT64_MIN
+from engine.json_schema.integers import INT64_MAX, INT64_MIN, wrap
 from engine.json_schema.limits import Budget
 from engine.json_schema.nodes import (
     AllOf,
@@ -59,12 +59,6 @@ def parse_schema(schema: Any, budget: Budget | None = None) -> SchemaDocument:
         InvalidRequest: llama-server refuses it, with `JSON schema error at PATH: ...`; or it passes a limit.
     """
     return _Parser(schema, budget or Budget()).document()
-
-
-def wrap(number: int, bits: int) -> int:
-    """What is left of an integer in so many bits, signed: what llama-server makes of one that is too large."""
-    half = 1 << (bits - 1)
-    return (number + half) % (2 * half) - half
 
 
 def leading_integer(text: str) -> int | None:
