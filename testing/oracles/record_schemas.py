@@ -1,0 +1,105 @@
+"""Ask the reference for the grammars of `schema_cases` and write `records/schemas.json`:
+`python -m testing.oracles.record_schemas MODEL.gguf`.
+
+The grammar, or the refusal, is what the reference's converter says (`reference_schemas`). Each schema then goes to
+llama-server's `/completion`, too: where it makes another grammar the recorder stops, and what it says instead of a
+grammar is recorded as `server`, the status and the message, null where the request ends the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from testing.oracles.record import RECORDS, sha256_of
+from testing.oracles.reference_schemas import ReferenceSchemas
+from testing.oracles.reference_server import ReferenceError, ReferenceServer
+from testing.oracles.schema_cases import SCHEMAS
+from testing.server_process import ServerError
+
+RECORD = RECORDS / "schemas.json"
+
+
+def record(model: Path) -> dict[str, Any]:
+    """A header, and for each group of schemas what the reference makes of each.
+
+    Raises:
+        ServerError: no reference, another build, or it did not start; or server and converter differ.
+    """
+    reference = ReferenceSchemas()
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for group, schemas in SCHEMAS.items():
+        answers = reference.answers([schema.encode() for schema in schemas])
+        groups[group] = []
+        for schema, answer, server in zip(schemas, answers, _served(model, schemas), strict=True):
+            entry: dict[str, Any] = {"schema": schema}
+            if answer.grammar is None:
+                entry["error"] = answer.error
+            else:
+                entry["grammar"] = answer.grammar.decode("utf-8", "surrogateescape")
+            if isinstance(server, str):
+                _check(entry, server)
+            else:
+                entry["server"] = server
+            groups[group].append(entry)
+    return {
+        "header": {
+            "model": {"file": model.name, "bytes": model.stat().st_size, "sha256": sha256_of(model)},
+            "reference": reference.identity,
+        },
+        **groups,
+    }
+
+
+def _check(entry: dict[str, Any], grammar: str) -> None:
+    """An empty schema is the one that the server changes first."""
+    if entry["schema"] != "{}" and entry.get("grammar") != grammar:
+        raise ReferenceError(f"the server makes another grammar of {entry['schema']}: {grammar}")
+
+
+def _served(model: Path, schemas: Sequence[str]) -> Iterator[str | list[Any] | None]:
+    """For each schema the server's grammar, or its status and message, or None where the request ends it."""
+    waiting = list(reversed(schemas))
+    while waiting:
+        with ReferenceServer(model) as server:
+            while waiting:
+                body = f'{{"prompt": "x", "n_predict": 0, "json_schema": {waiting.pop()}}}'
+                try:
+                    answer = server.client.post("/completion", content=body)
+                except httpx.RemoteProtocolError:
+                    yield None
+                    break
+                data = answer.json()
+                if answer.status_code == 200:
+                    yield str(data["generation_settings"]["grammar"])
+                else:
+                    yield [answer.status_code, data["error"]["message"]]
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m testing.oracles.record_schemas", description=__doc__)
+    parser.add_argument("model", type=Path, metavar="MODEL.gguf")
+    arguments = parser.parse_args()
+    try:
+        recorded = record(arguments.model)
+    except ServerError as error:
+        print(f"record_schemas: {error}", file=sys.stderr)
+        return 2
+    lines = [f'"header": {json.dumps(recorded.pop("header"))}']
+    for group, entries in recorded.items():
+        texts = ",\n".join(json.dumps(entry) for entry in entries)
+        lines.append(f'"{group}": [\n{texts}\n]')
+    RECORD.write_text("{" + ",\n".join(lines) + "}\n", encoding="utf-8")
+    print(f"{RECORD}: {RECORD.stat().st_size} bytes, {sum(map(len, recorded.values()))} schemas")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
