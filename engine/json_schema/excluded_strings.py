@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from engine.json_schema.limits import Budget
 
-_COST = 10  # a character that is sorted into the tree takes as long as so many that are only copied
+_COST = 32  # a character that is sorted into the tree takes as long as so many that are only copied
 
 _Tree: TypeAlias = "dict[str, _Tree]"  # by the next character of the names that begin so
 
@@ -39,22 +39,19 @@ def any_string_but(names: Sequence[str], char_rule: str, budget: Budget) -> str:
 def _alternatives(tree: _Tree, char_rule: str) -> str:
     """What may come at one node and below. With a stack of its own: a name may be long."""
     parts: list[str] = []
-    stack = [(tree, iter(sorted(tree)))]
-    fresh = True  # nothing was written of the node at hand yet
-    while stack:
-        node, chars = stack[-1]
-        char = next(chars, None)
-        if char is None:
-            if node:
-                parts.append(f' | [^"{"".join(sorted(node))}] {char_rule}*')
-            stack.pop()
-            parts.append(")" if stack else "")
-            fresh = False
-        elif node[char]:
-            parts.append(f"{'' if fresh else ' | '}[{char}] (")
-            stack.append((node[char], iter(sorted(node[char]))))
-            fresh = True
-        else:
-            parts.append(f"{'' if fresh else ' | '}[{char}] {char_rule}+")
-            fresh = False
+    todo: list[_Tree | str] = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, str):
+            parts.append(node)
+            continue
+        chars = sorted(node)
+        if chars:
+            todo.append(f' | [^"{"".join(chars)}] {char_rule}*')
+        for char in reversed(chars):
+            bar = "" if char == chars[0] else " | "
+            if node[char]:
+                todo += (")", node[char], f"{bar}[{char}] (")
+            else:
+                todo.append(f"{bar}[{char}] {char_rule}+")
     return "".join(parts)

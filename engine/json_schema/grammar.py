@@ -108,10 +108,9 @@ class GrammarBuilder:
             SchemaTooLarge: it passes a limit.
         """
         try:
-            document = parse_schema(schema, self._budget)
+            document = parse_schema(schema, self._budget, self._converter.warnings)
         except RecursionError:
             raise too_deep() from None
-        self._converter.warnings.extend(*document.warnings)
         return self.add_node(name, document.root)
 
     def add_node(self, name: str, node: Node) -> str:

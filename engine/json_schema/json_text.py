@@ -35,6 +35,7 @@ def json_text(value: Any, budget: Budget) -> str:
 def _write(value: Any, parts: list[str], budget: Budget, depth: int) -> None:
     if depth == 0:
         raise too_deep()
+    budget.nodes(1)
     if isinstance(value, dict):
         comma = "{"
         for key, item in value.items():
@@ -47,7 +48,6 @@ def _write(value: Any, parts: list[str], budget: Budget, depth: int) -> None:
         comma = "["
         for item in value:
             parts.append(comma)
-            budget.text(1)
             _write(item, parts, budget, depth - 1)
             comma = ","
         parts.append("]" if value else "[]")

@@ -11,11 +11,11 @@ from engine.errors import InvalidRequest
 MAX_DEPTH = 256
 """Schemas inside schemas, through `$ref` too; also the nesting of a `const` or `enum` value."""
 
-MAX_NODES = 16_384
-"""Schemas, enum values and names in `required`, each counted as often as the expansion comes by it."""
+MAX_NODES = 8192
+"""Schemas, values in `const` and `enum` and names in `required`, each as often as the expansion comes by it."""
 
-MAX_TEXT = 2 * 1024 * 1024
-"""Characters of rules, of the names they are made under and of the values written into them."""
+MAX_TEXT = 1024 * 1024
+"""Characters of rules and of the names they are made under; those that take long to read count for more than one."""
 
 
 class SchemaTooLarge(InvalidRequest):

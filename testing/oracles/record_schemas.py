@@ -3,7 +3,8 @@
 
 The grammar, or the refusal, is what the reference's converter says (`reference_schemas`). Each schema then goes to
 llama-server's `/completion`, too: where it makes another grammar the recorder stops, and what it says instead of a
-grammar is recorded as `server`, the status and the message, null where the request ends the process.
+grammar is recorded as `server`, the status and the message; null where the request ends the process, or takes longer
+than anybody waits.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from testing.oracles.schema_cases import SCHEMAS
 from testing.server_process import ServerError
 
 RECORD = RECORDS / "schemas.json"
+_SECONDS = 10.0  # one token takes a hundredth of one; a grammar that explodes has not ended in minutes
 
 
 def record(model: Path) -> dict[str, Any]:
@@ -64,15 +66,15 @@ def _check(entry: dict[str, Any], grammar: str) -> None:
 
 
 def _served(model: Path, schemas: Sequence[str]) -> Iterator[str | list[Any] | None]:
-    """For each schema the server's grammar, or its status and message, or None where the request ends it."""
+    """For each schema the server's grammar, or its status and message, or None where there is no answer."""
     waiting = list(reversed(schemas))
     while waiting:
         with ReferenceServer(model) as server:
             while waiting:
                 body = f'{{"prompt": "x", "n_predict": 0, "json_schema": {waiting.pop()}}}'
                 try:
-                    answer = server.client.post("/completion", content=body)
-                except httpx.RemoteProtocolError:
+                    answer = server.client.post("/completion", content=body, timeout=_SECONDS)
+                except (httpx.RemoteProtocolError, httpx.ReadTimeout):
                     yield None
                     break
                 data = answer.json()
