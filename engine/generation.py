@@ -245,7 +245,8 @@ def generate(
 
     Raises:
         ContextOverflow: at once, when the prompt has as many tokens as the context or more.
-        InvalidRequest: at once, for a token outside the vocabulary or parameters the sampler refuses.
+        InvalidRequest: at once, for a token outside the vocabulary or parameters the sampler refuses; from the
+            iterator, when a grammar cannot go on.
         Cancelled: from the iterator, when `cancelled()` turned true.
     """
     prompt = list(request.prompt)
@@ -361,7 +362,8 @@ class _Answer:
         request = self._request
         ends = self._tokenizer.is_eog(token)
         self.tokens.append(token)
-        released = self._text.push(self._tokenizer.piece(token), ends=ends)
+        piece = self._tokenizer.piece(token, special=token in request.sampling.preserved_tokens)
+        released = self._text.push(piece, ends=ends)
         shown = None
         if probabilities is not None and released.whole:
             best = tuple(

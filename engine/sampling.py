@@ -1,8 +1,7 @@
 """Sampling parameters as llama-server b11192 resolves them, and its sampler chain.
 
-The chain itself is compiled (`engine/kernels/sampler.cpp`). Here are the names, the defaults, the limits and the
-refusals of `server-schema.cpp` and `common_sampler_init`. What is not reproduced yet (the infill sampler, grammars) is
-refused with the reason, never ignored.
+The chain itself is compiled (`engine/kernels/sampler.cpp`), and so are grammars (`engine/grammar.py`). Here are the names, the defaults, the limits and the refusals of `server-schema.cpp` and `common_sampler_init`. What is
+not reproduced yet (the infill sampler) is refused with the reason, never ignored.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ import math
 import re
 import secrets
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from ctypes import c_float
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import InvalidRequest
+from engine.grammar import NO_GRAMMAR, GrammarError, GrammarParams, grammar_from_request, grammar_matcher
 from engine.kernels import _kernels
 
 INT32_MAX = 2**31 - 1
@@ -79,6 +80,8 @@ class SamplingParams:
         samplers: the chain, in order. `adaptive_p` anywhere ends it with adaptive-p; `infill` is refused.
         mirostat: 1 or 2 takes the place of every sampler but the temperature.
         n_probs: when positive, so many of the most likely tokens are shown beside each token.
+        grammar: what the answer has to follow.
+        preserved_tokens: special tokens that are text in the answer.
 
     The rest is documented in llama-server's README; floats hold 32-bit values.
     """
@@ -114,6 +117,8 @@ class SamplingParams:
     n_probs: int = 0
     min_keep: int = 0
     samplers: tuple[str, ...] = DEFAULT_SAMPLERS
+    grammar: GrammarParams = NO_GRAMMAR
+    preserved_tokens: frozenset[int] = frozenset()
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> SamplingParams:
@@ -168,8 +173,7 @@ class SamplingParams:
             found["dry_sequence_breakers"] = tuple(fields["dry_sequence_breakers"])
             if not found["dry_sequence_breakers"]:
                 raise InvalidRequest(_NO_BREAKERS)
-        if fields.get("json_schema") is not None or fields.get("grammar"):
-            raise InvalidRequest("answers cannot be constrained yet: grammar and json_schema are not supported")
+        found["grammar"], found["preserved_tokens"] = grammar_from_request(fields, defaults.grammar, vocabulary)
         bias = list(defaults.logit_bias)
         if fields.get("logit_bias") is not None:
             bias = _logit_bias(fields["logit_bias"], vocabulary)
@@ -282,7 +286,7 @@ def probabilities(logits: NDArray[np.float32], n_best: int, token: int) -> Token
 
 
 class Sampler:
-    """The sampler chain of one answer.
+    """The sampler chain of one answer, and its grammar.
 
     Args:
         params: the resolved parameters.
@@ -303,17 +307,41 @@ class Sampler:
         if params.dry_multiplier != 0.0 and params.dry_base >= 1.0 and params.dry_penalty_last_n > 0:
             breakers = dry_breakers(vocabulary, params.dry_sequence_breakers)
         self._chain = _kernels.SamplerChain(native, vocabulary.n_vocab, bias, breakers, keep_candidates)
-        self.accept = self._chain.accept
-        self._sample = self._chain.sample
+        self._grammar = grammar_matcher(params.grammar, vocabulary) if params.grammar.text else None
 
     def accept_many(self, tokens: Sequence[int]) -> None:
         """Counts the prompt's tokens towards the penalties and DRY, as llama-server does before the first draw."""
         self._chain.accept_many(tokens)
 
+    def accept(self, token: int) -> None:
+        """Counts a token of the answer, and takes it in the grammar.
+
+        Raises:
+            InvalidRequest: the grammar cannot go on after it.
+        """
+        if self._grammar is not None:
+            with _grammar_errors():
+                self._grammar.accept(token)
+        self._chain.accept(token)
+
     def sample(self, logits: NDArray[np.float32]) -> int:
-        """Draws a token from float32 logits of shape (n_vocab,). It is not accepted: call `accept` with it."""
-        token: int = self._sample(logits)
-        return token
+        """Draws a token from float32 logits of shape (n_vocab,). It is not accepted: call `accept` with it.
+
+        As in llama-server, a token that the grammar does not take is drawn again from those that it does; the chain's
+        generators have moved on by then.
+
+        Raises:
+            InvalidRequest: the grammar is too ambiguous to go on.
+        """
+        token: int = self._chain.sample(logits)
+        if self._grammar is None:
+            return token
+        with _grammar_errors():
+            if self._grammar.allows(token):
+                return token
+            masked = logits.copy()
+            self._grammar.mask(masked)
+        return self._chain.sample(masked)
 
     def probabilities(self, n_best: int, token: int) -> TokenProbabilities:
         """By what the last draw chose from; only with `keep_candidates`."""
@@ -323,6 +351,14 @@ class Sampler:
         """(token, logit, probability) of what the last draw chose from, in the chain's order."""
         found: list[tuple[int, float, float]] = self._chain.candidates()
         return found
+
+
+@contextmanager
+def _grammar_errors() -> Iterator[None]:
+    try:
+        yield
+    except GrammarError as error:
+        raise InvalidRequest(str(error)) from None
 
 
 _NATIVE_FIELDS = (

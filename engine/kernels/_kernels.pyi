@@ -1,6 +1,6 @@
 """The compiled kernels as Python sees them. Each section follows headers bound in bindings*.cpp."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 import numpy as np
@@ -99,6 +99,43 @@ def probabilities(
     logits: NDArray[np.float32], n_best: int, token: int
 ) -> tuple[float, float, list[tuple[int, float, float]]]:
     """The token's probability, its logarithm, and (token, probability, logarithm) of the `n_best` most likely ones."""
+
+# --- grammar_*.h: grammars ---------------------------------------------------------------------------------------
+
+class GrammarError(ValueError):
+    """A grammar that cannot be read, or cannot go on; one line."""
+
+class GrammarRules: ...
+
+def parse_grammar(text: str, token_of: Callable[[bytes], int]) -> GrammarRules:
+    """GBNF up to its first NUL. `token_of` gives the token of a special token's text, -1 when it is not one token."""
+
+class GrammarPieces:
+    """The texts of all tokens by their numbers, special ones' included, and the tokens that end an answer."""
+
+    def __init__(self, pieces: Sequence[bytes], eog: Sequence[int]) -> None: ...
+
+class GrammarTriggers:
+    """Tokens, and ECMAScript regular expressions over the answer's text."""
+
+    def __init__(self, tokens: Sequence[int], patterns: Sequence[str]) -> None: ...
+
+class GrammarMatcher:
+    """The grammar of one answer; with triggers it waits for one of them first.
+
+    IndexError for a token outside the vocabulary. GrammarError when the grammar is too ambiguous.
+    """
+
+    def __init__(self, rules: GrammarRules, pieces: GrammarPieces, triggers: GrammarTriggers | None) -> None: ...
+    def allows(self, token: int) -> bool: ...
+    def mask(self, logits: NDArray[np.float32]) -> None:
+        """Sets the logits, shape (n_vocab,), of tokens that may not come next to minus infinity, in place."""
+
+    def accept(self, token: int) -> None:
+        """Takes a token. GrammarError when the grammar cannot go on after it."""
+
+    @property
+    def awaits_trigger(self) -> bool: ...
 
 # --- file_map.h: a model file in memory -------------------------------------------------------------------------
 

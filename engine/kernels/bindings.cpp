@@ -377,6 +377,7 @@ void bind_operations(nb::module_ & m) {
 NB_MODULE(_kernels, m) {
     m.doc() = "bankml's compiled kernels.";
     nb::set_leak_warnings(false);  // what an interpreter that ends does not free is no news to a user
+    bankml::bind_grammars(m);
     bankml::bind_tokenizers(m);
     bind_sampler(m);
     bind_file_map(m);

@@ -5,6 +5,7 @@
 
 namespace bankml {
 
+void bind_grammars(nanobind::module_ & m);
 void bind_tokenizers(nanobind::module_ & m);
 
 }  // namespace bankml

@@ -8,11 +8,12 @@ as absent. What we do not do yet is refused by name unless it asks for nothing.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo
 
+from engine.grammar import GrammarTrigger, TriggerType
 from server.errors import BadRequest
 
 INT32_MAX = 2**31 - 1
@@ -170,9 +171,32 @@ def _grammar(value: object, info: ValidationInfo) -> str:
     if not isinstance(value, str):
         _ignore(info)
         return ""
-    if value:
-        raise ValueError("not supported")
     return value
+
+
+def _grammar_type(value: object) -> str:
+    return "tool_calls" if value == "tool_calls" else "user"
+
+
+def _triggers(value: object) -> tuple[GrammarTrigger, ...]:
+    return tuple(_trigger(item) for item in _items(value))
+
+
+def _trigger(value: object) -> GrammarTrigger:
+    number = to_int(_at(value, "type"))
+    text = _string(_at(value, "value"))
+    if number not in tuple(TriggerType):
+        raise ValueError(f"there is no trigger of type {number}")
+    token = to_int(_at(value, "token")) if number == TriggerType.TOKEN else -1
+    return GrammarTrigger(TriggerType(number), text, token)
+
+
+def _at(value: object, key: str) -> object:
+    if not isinstance(value, dict):
+        raise ValueError(f"[json.exception.type_error.304] cannot use at() with {kind(value)}")
+    if key not in value:
+        raise ValueError(f"[json.exception.out_of_range.403] key '{key}' not found")
+    return value[key]
 
 
 def _samplers(value: object, info: ValidationInfo) -> tuple[str, ...] | str | None:
@@ -184,11 +208,15 @@ def _samplers(value: object, info: ValidationInfo) -> tuple[str, ...] | str | No
     return tuple(_string(name) for name in value)
 
 
-def _strings(value: object) -> tuple[()]:
-    for item in value if isinstance(value, list) else [value]:
-        _string(item)
-        raise ValueError("not supported")
-    return ()
+def _items(value: object) -> Iterable[object]:
+    """What llama-server's JSON library finds in a value that it goes through like a list."""
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else (value,)
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    return tuple(_string(item) for item in _items(value))
 
 
 def _id_slot(value: object, info: ValidationInfo) -> int:
@@ -282,7 +310,8 @@ class CompletionFields(BaseModel):
     dry_sequence_breakers: Annotated[tuple[str, ...] | None, BeforeValidator(_breakers)] = None
     json_schema: NotAsked = None
     grammar: Annotated[str, BeforeValidator(_grammar)] = ""
-    grammar_lazy: Annotated[Bool, refuse_when(lambda value: value is True)] = False
+    grammar_type: Annotated[str, BeforeValidator(_grammar_type)] = "user"
+    grammar_lazy: Bool = False
     # what llama-server's own chat code passes to itself
     chat_format: Off = None
     reasoning_format: Annotated[str, BeforeValidator(_reasoning_format)] = "deepseek"
@@ -291,8 +320,8 @@ class CompletionFields(BaseModel):
     chat_parser: Annotated[Str, refuse_when(lambda value: isinstance(value, str) and value != "")] = ""
     continue_final_message: Any = None
     echo: Bool = False
-    preserved_tokens: Annotated[tuple[()], BeforeValidator(_strings)] = ()
-    grammar_triggers: Off = None
+    preserved_tokens: Annotated[tuple[str, ...], BeforeValidator(_strings)] = ()
+    grammar_triggers: Annotated[tuple[GrammarTrigger, ...] | None, BeforeValidator(_triggers)] = None
     reasoning_control: Annotated[Bool, refuse_when(lambda value: value is True)] = False
     reasoning_budget_tokens: CountOrAll = -1
     reasoning_budget_start_tag: NotAsked = None

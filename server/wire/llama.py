@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from engine.generation import Final, GenerationRequest, Shown, Step, Timings
+from engine.grammar import GrammarTrigger, TriggerType
 from engine.model import Model
 from engine.sampling import SamplingParams
 from engine.stops import as_text, cut_bytes
@@ -24,6 +25,7 @@ _PROMPT_KINDS = (
 )
 
 _SAMPLING_NAMES = frozenset(field.name for field in fields(SamplingParams)) & frozenset(CompletionFields.model_fields)
+_GRAMMAR_NAMES = frozenset({"grammar_type", "grammar_lazy", "grammar_triggers", "generation_prompt"})
 
 # -- request in ----------------------------------------------------------------------------------------------------
 
@@ -115,7 +117,7 @@ def resolve_sampling(fields_: CompletionFields, model: Model, defaults: Mapping[
     Raises:
         InvalidRequest: what llama-server's sampler refuses, with its message.
     """
-    given = {name: value for name in _SAMPLING_NAMES if (value := getattr(fields_, name)) is not None}
+    given = {name: value for name in _SAMPLING_NAMES | _GRAMMAR_NAMES if (value := getattr(fields_, name)) is not None}
     return SamplingParams.from_request(given, sampling_defaults(model, defaults), model.tokenizer)
 
 
@@ -202,7 +204,9 @@ def generation_settings(params: SamplingParams, form: Format, *, short: bool = F
     settings |= {"n_discard": fields_.n_discard, "ignore_eos": fields_.ignore_eos, "stream": fields_.stream}
     settings["logit_bias"] = [{"bias": bias, "token": token} for token, bias in params.logit_bias]
     settings |= {"n_probs": fields_.n_probs, "min_keep": params.min_keep}
-    settings |= {"grammar": "", "grammar_lazy": False, "grammar_triggers": [], "preserved_tokens": []}
+    settings |= {"grammar": params.grammar.text, "grammar_lazy": params.grammar.lazy}
+    settings["grammar_triggers"] = [_trigger(trigger) for trigger in params.grammar.triggers]
+    settings["preserved_tokens"] = sorted(params.preserved_tokens)
     settings |= {"chat_format": form.chat_format, "reasoning_format": fields_.reasoning_format}
     settings["reasoning_in_content"] = fields_.stream and fields_.reasoning_format == "deepseek-legacy"
     settings["generation_prompt"] = form.generation_prompt
@@ -214,6 +218,11 @@ def generation_settings(params: SamplingParams, form: Format, *, short: bool = F
         for name in (*long, "preserved_tokens"):
             del settings[name]
     return settings
+
+
+def _trigger(trigger: GrammarTrigger) -> dict[str, int | str]:
+    shown: dict[str, int | str] = {"type": int(trigger.type), "value": trigger.value}
+    return {**shown, "token": trigger.token} if trigger.type is TriggerType.TOKEN else shown
 
 
 def shows_timings(step: Step, form: Format) -> bool:

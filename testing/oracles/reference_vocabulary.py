@@ -33,6 +33,7 @@ class ReferenceVocabulary:
 
     Attributes:
         n_vocab: number of tokens.
+        handle: the library's own.
 
     Raises:
         ReferenceError: the reference is not installed, or refuses the file.
@@ -48,8 +49,8 @@ class ReferenceVocabulary:
         self._model = self._lib.llama_model_load_from_file(bytes(Path(path)), params)
         if not self._model:
             raise ReferenceError(f"the reference cannot load {path}")
-        self._vocab = self._lib.llama_model_get_vocab(self._model)
-        self.n_vocab = int(self._lib.llama_vocab_n_tokens(self._vocab))
+        self.handle = self._lib.llama_model_get_vocab(self._model)
+        self.n_vocab = int(self._lib.llama_vocab_n_tokens(self.handle))
 
     def __enter__(self) -> Self:
         return self
@@ -70,25 +71,25 @@ class ReferenceVocabulary:
         data = text.encode() if isinstance(text, str) else text
         room = len(data) + 16
         ids = (_I32 * room)()
-        count = self._lib.llama_tokenize(self._vocab, data, len(data), ids, room, add_special, parse_special)
+        count = self._lib.llama_tokenize(self.handle, data, len(data), ids, room, add_special, parse_special)
         if count < 0:
             ids = (_I32 * -count)()
-            count = self._lib.llama_tokenize(self._vocab, data, len(data), ids, -count, add_special, parse_special)
+            count = self._lib.llama_tokenize(self.handle, data, len(data), ids, -count, add_special, parse_special)
         return list(ids[:count])
 
     def count(self, text: str) -> int:
         """How many tokens a text has: the work of `encode` without making a list."""
         data = text.encode()
         ids = (_I32 * (len(data) + 16))()
-        return int(self._lib.llama_tokenize(self._vocab, data, len(data), ids, len(data) + 16, True, True))
+        return int(self._lib.llama_tokenize(self.handle, data, len(data), ids, len(data) + 16, True, True))
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
         """The bytes of one token."""
         buffer = ctypes.create_string_buffer(64)
-        count = self._lib.llama_token_to_piece(self._vocab, token, buffer, 64, 0, special)
+        count = self._lib.llama_token_to_piece(self.handle, token, buffer, 64, 0, special)
         if count < 0:
             buffer = ctypes.create_string_buffer(-count)
-            count = self._lib.llama_token_to_piece(self._vocab, token, buffer, -count, 0, special)
+            count = self._lib.llama_token_to_piece(self.handle, token, buffer, -count, 0, special)
         return buffer.raw[:count]
 
     def detokenize(self, tokens: Sequence[int], *, special: bool = True) -> bytes:
@@ -97,22 +98,22 @@ class ReferenceVocabulary:
         # The buffer must hold what there was before spaces went.
         room = sum(len(self.piece(token, special=special)) for token in tokens) + 16
         buffer = ctypes.create_string_buffer(room)
-        count = self._lib.llama_detokenize(self._vocab, ids, len(tokens), buffer, room, False, special)
+        count = self._lib.llama_detokenize(self.handle, ids, len(tokens), buffer, room, False, special)
         return buffer.raw[:count]
 
     def attribute(self, token: int) -> int:
         """`llama_token_attr` of one token."""
-        return int(self._lib.llama_vocab_get_attr(self._vocab, token))
+        return int(self._lib.llama_vocab_get_attr(self.handle, token))
 
     def eog(self) -> list[int]:
         """The tokens that end a generation."""
-        return [token for token in range(self.n_vocab) if self._lib.llama_vocab_is_eog(self._vocab, token)]
+        return [token for token in range(self.n_vocab) if self._lib.llama_vocab_is_eog(self.handle, token)]
 
     def roles(self) -> dict[str, int | None]:
         """The token of each of `ROLES`, None where there is none."""
-        found = {role: int(getattr(self._lib, f"llama_vocab_{role}")(self._vocab)) for role in ROLES}
+        found = {role: int(getattr(self._lib, f"llama_vocab_{role}")(self.handle)) for role in ROLES}
         return {role: None if token < 0 else token for role, token in found.items()}
 
     def flags(self) -> dict[str, bool]:
         """Each of `FLAGS`."""
-        return {flag: bool(getattr(self._lib, f"llama_vocab_get_{flag}")(self._vocab)) for flag in FLAGS}
+        return {flag: bool(getattr(self._lib, f"llama_vocab_get_{flag}")(self.handle)) for flag in FLAGS}

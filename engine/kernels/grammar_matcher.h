@@ -1,0 +1,83 @@
+// A grammar over a vocabulary: which tokens may come next, and the step that one of them takes.
+#pragma once
+
+#include <memory>
+#include <regex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "grammar_automaton.h"
+#include "grammar_pieces.h"
+#include "grammar_rules.h"
+
+namespace bankml {
+
+// What a lazy grammar waits for. The answer is free until a trigger comes; the grammar starts with the trigger.
+struct GrammarTriggers {
+    std::vector<Token> tokens;
+    std::vector<std::string> patterns;  // ECMAScript regular expressions over the answer's text
+};
+
+class GrammarMatcher {
+public:
+    // With `triggers` the grammar is lazy. Throws GrammarError, also for a pattern that is no regular expression, is
+    // longer than 4096 bytes or refers back to one of its groups.
+    GrammarMatcher(std::shared_ptr<const GrammarRules> rules, std::shared_ptr<const GrammarPieces> pieces,
+                   const GrammarTriggers * triggers);
+
+    // Whether the token may come next. `token` must be in the vocabulary, here and below.
+    bool allows(Token token);
+    // Sets the logits of all tokens that may not to minus infinity; `logits` has one for each token.
+    void mask(float * logits);
+    // Takes the token. Throws GrammarError where no stack is left, or the answer ends where the grammar may not.
+    void accept(Token token);
+
+    bool awaits_trigger() const { return awaits_trigger_; }
+    int32_t n_tokens() const { return pieces_->n_tokens(); }
+
+private:
+    using State = GrammarAutomaton::State;
+    using Bits = std::vector<uint64_t>;
+
+    struct Trigger {
+        std::regex regex;
+        bool whole;  // has to match all of the text
+    };
+    // A token of the free part, and where its text ends there.
+    struct Free {
+        Token token;
+        size_t end;
+    };
+
+    const Bits & allowed();
+    void find_allowed(Bits & bits);
+    void walk(Bits & bits);
+    void add_tokens_by_number(State state, uint32_t node, Bits & bits);
+    bool fits(Token token);
+    State after_text(State state, const Decoded & decoded);
+    void take(Token token, std::string_view text);
+    void await_trigger(Token token);
+    // Where in the free text the grammar starts by one of the patterns, or npos.
+    size_t find_trigger() const;
+
+    std::shared_ptr<const GrammarPieces> pieces_;
+    GrammarAutomaton automaton_;
+    State state_;
+    PartialCharacter cut_;  // what the last token left of a character
+
+    bool awaits_trigger_ = false;
+    std::vector<Token> trigger_tokens_;
+    std::vector<Trigger> trigger_patterns_;
+    std::string free_text_;
+    std::vector<Free> free_;
+
+    // Masks by state, for answers that come back to one, as a string's characters do.
+    std::unordered_map<State, Bits> masks_;
+    Bits cut_mask_;
+    std::vector<State> path_;
+};
+
+}  // namespace bankml
