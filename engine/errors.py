@@ -64,6 +64,18 @@ class InvalidRequest(EngineError):
     """A request field has a value that cannot be honoured; the text is llama-server's where it has one."""
 
 
+class InvalidGrammar(InvalidRequest):
+    """A grammar that cannot be played. The text is llama-server's, which says no more than that.
+
+    Args:
+        reason: what is wrong with it, one line.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("Failed to initialize samplers: failed to parse grammar")
+        self.reason = reason
+
+
 class ContextOverflow(EngineError):
     """The prompt has as many tokens as the context or more.
 

@@ -15,7 +15,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
-from engine.errors import InvalidRequest
+from engine.errors import InvalidGrammar, InvalidRequest
 from engine.kernels import _kernels
 
 GrammarType = Literal["user", "output_format", "tool_calls"]
@@ -120,26 +120,39 @@ def grammar_matcher(params: GrammarParams, vocabulary: Vocabulary) -> _kernels.G
     """The matcher of one answer, at its start.
 
     Raises:
-        InvalidRequest: the grammar does not parse, recurses on the left or is too large; a trigger's pattern is no
-            regular expression; or the grammar does not take the generation prompt. The text starts as llama-server's.
+        InvalidGrammar: the grammar does not parse, recurses on the left or is too large.
+        InvalidRequest: a trigger's pattern is no regular expression, or the generation prompt does not follow the
+            grammar.
     """
-    failed = "Failed to initialize samplers: "
     try:
         rules = _rules(params.text, weakref.ref(vocabulary))
     except GrammarError as error:
-        raise InvalidRequest(f"{failed}failed to parse grammar: {error}") from None
+        raise InvalidGrammar(str(error)) from None
+    failed = "Failed to initialize samplers: "
     try:
         triggers = _triggers(params.triggers) if params.lazy else None
         matcher = _kernels.GrammarMatcher(rules, _pieces_of(vocabulary), triggers)
         if not params.lazy and params.type != "user":
             for token in _prefill(params.generation_prompt, vocabulary):
-                matcher.accept(token)
-    except GrammarError as error:
+                accept(matcher, token, vocabulary)
+    except (GrammarError, InvalidRequest) as error:
         raise InvalidRequest(f"{failed}{error}") from None
     return matcher
 
 
-@lru_cache(maxsize=8)
+def accept(matcher: _kernels.GrammarMatcher, token: int, vocabulary: Vocabulary) -> None:
+    """Takes a token of the answer.
+
+    Raises:
+        InvalidRequest: the grammar cannot go on after it; with llama-server's message.
+        GrammarError: the grammar is too ambiguous.
+    """
+    if not matcher.accept(token):
+        piece = vocabulary.piece(token, special=True).decode(errors="replace")
+        raise InvalidRequest(f"Unexpected empty grammar stack after accepting piece: {piece} ({token})")
+
+
+@lru_cache(maxsize=4)
 def _rules(text: str, vocabulary: weakref.ref[Vocabulary]) -> _kernels.GrammarRules:
     """The rules of a text, which names the tokens of a vocabulary; kept, since a client often repeats its grammar."""
 

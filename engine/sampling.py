@@ -1,7 +1,8 @@
 """Sampling parameters as llama-server b11192 resolves them, and its sampler chain.
 
-The chain itself is compiled (`engine/kernels/sampler.cpp`), and so are grammars (`engine/grammar.py`). Here are the names, the defaults, the limits and the refusals of `server-schema.cpp` and `common_sampler_init`. What is
-not reproduced yet (the infill sampler) is refused with the reason, never ignored.
+The chain itself is compiled (`engine/kernels/sampler.cpp`), and so are grammars (`engine/grammar.py`). Here are the
+names, the defaults, the limits and the refusals of `server-schema.cpp` and `common_sampler_init`. What is not
+reproduced yet (the infill sampler) is refused with the reason, never ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import InvalidRequest
-from engine.grammar import NO_GRAMMAR, GrammarError, GrammarParams, grammar_from_request, grammar_matcher
+from engine.grammar import NO_GRAMMAR, GrammarError, GrammarParams, accept, grammar_from_request, grammar_matcher
 from engine.kernels import _kernels
 
 INT32_MAX = 2**31 - 1
@@ -307,6 +308,7 @@ class Sampler:
         if params.dry_multiplier != 0.0 and params.dry_base >= 1.0 and params.dry_penalty_last_n > 0:
             breakers = dry_breakers(vocabulary, params.dry_sequence_breakers)
         self._chain = _kernels.SamplerChain(native, vocabulary.n_vocab, bias, breakers, keep_candidates)
+        self._vocabulary = vocabulary
         self._grammar = grammar_matcher(params.grammar, vocabulary) if params.grammar.text else None
 
     def accept_many(self, tokens: Sequence[int]) -> None:
@@ -321,7 +323,7 @@ class Sampler:
         """
         if self._grammar is not None:
             with _grammar_errors():
-                self._grammar.accept(token)
+                accept(self._grammar, token, self._vocabulary)
         self._chain.accept(token)
 
     def sample(self, logits: NDArray[np.float32]) -> int:

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from engine.errors import (
     ContextOverflow,
     EngineError,
+    InvalidGrammar,
     InvalidModelFile,
     InvalidRequest,
     ModelFileLost,
@@ -100,6 +101,8 @@ def as_api_error(error: Exception) -> ApiError:
         case ContextOverflow():
             extra = {"n_prompt_tokens": error.n_prompt, "n_ctx": error.n_ctx}
             return ApiError(400, str(error), type="exceed_context_size_error", extra=extra)
+        case InvalidGrammar():
+            return ApiError(400, str(error), extra={"reason": error.reason})
         case InvalidRequest() | InvalidModelFile() | UnplayableModel():
             return ApiError(400, str(error))
         case ModelNotFound():

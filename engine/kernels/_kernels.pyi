@@ -131,8 +131,8 @@ class GrammarMatcher:
     def mask(self, logits: NDArray[np.float32]) -> None:
         """Sets the logits, shape (n_vocab,), of tokens that may not come next to minus infinity, in place."""
 
-    def accept(self, token: int) -> None:
-        """Takes a token. GrammarError when the grammar cannot go on after it."""
+    def accept(self, token: int) -> bool:
+        """Takes a token. False when the grammar cannot go on after it."""
 
     @property
     def awaits_trigger(self) -> bool: ...

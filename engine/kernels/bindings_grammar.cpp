@@ -87,7 +87,7 @@ void bind_grammars(nb::module_ & m) {
             [](GrammarMatcher & matcher, Token token) {
                 check(matcher, token);
                 const nb::gil_scoped_release unlocked;
-                matcher.accept(token);
+                return matcher.accept(token);
             },
             nb::arg("token"))
         .def_prop_ro("awaits_trigger", &GrammarMatcher::awaits_trigger);

@@ -183,21 +183,17 @@ void GrammarMatcher::add_tokens_by_number(State state, uint32_t node, Bits & bit
 
 // --- the step of a token -----------------------------------------------------------------------------------------
 
-void GrammarMatcher::accept(Token token) {
+bool GrammarMatcher::accept(Token token) {
     if (awaits_trigger_) {
-        await_trigger(token);
-        return;
+        return await_trigger(token);
     }
     if (pieces_->is_eog(token)) {
-        if (!automaton_.may_end(state_)) {
-            throw GrammarError("the answer ends where the grammar does not");
-        }
-        return;
+        return automaton_.may_end(state_);
     }
-    take(token, pieces_->piece(token));
+    return take(token, pieces_->piece(token));
 }
 
-void GrammarMatcher::take(Token token, std::string_view text) {
+bool GrammarMatcher::take(Token token, std::string_view text) {
     if (automaton_.trim(state_)) {
         masks_.clear();
     }
@@ -208,40 +204,37 @@ void GrammarMatcher::take(Token token, std::string_view text) {
     for (const uint32_t code_point : decoded.code_points) {
         by_text = automaton_.next(by_text, code_point);
     }
-    const State state = automaton_.unite(by_number, by_text);
-    if (state == GrammarAutomaton::DEAD) {
-        throw GrammarError("the grammar cannot go on after token " + std::to_string(token));
-    }
-    state_ = state;
+    state_ = automaton_.unite(by_number, by_text);
     cut_ = decoded.rest;
+    return state_ != GrammarAutomaton::DEAD;
 }
 
 // --- triggers ----------------------------------------------------------------------------------------------------
 
-void GrammarMatcher::await_trigger(Token token) {
+bool GrammarMatcher::await_trigger(Token token) {
     const std::string & piece = pieces_->piece(token);
     if (std::find(trigger_tokens_.begin(), trigger_tokens_.end(), token) != trigger_tokens_.end()) {
         awaits_trigger_ = false;
-        take(token, piece);
-        return;
+        return take(token, piece);
     }
     free_text_ += piece;
     free_.push_back({token, free_text_.size()});
     const size_t start = find_trigger();
     if (start == std::string::npos) {
-        return;
+        return true;
     }
     awaits_trigger_ = false;
     size_t at = 0;
     for (const auto & [free_token, end] : free_) {
-        if (end > start) {
-            const size_t from = std::max(at, start);
-            take(free_token, std::string_view(free_text_).substr(from, end - from));
+        const size_t from = std::max(at, start);
+        if (end > start && !take(free_token, std::string_view(free_text_).substr(from, end - from))) {
+            return false;
         }
         at = end;
     }
     free_text_.clear();
     free_.clear();
+    return true;
 }
 
 size_t GrammarMatcher::find_trigger() const {

@@ -32,8 +32,8 @@ public:
     bool allows(Token token);
     // Sets the logits of all tokens that may not to minus infinity; `logits` has one for each token.
     void mask(float * logits);
-    // Takes the token. Throws GrammarError where no stack is left, or the answer ends where the grammar may not.
-    void accept(Token token);
+    // Takes the token. Returns false where the grammar cannot go on after it, and leaves the matcher of no more use.
+    [[nodiscard]] bool accept(Token token);
 
     bool awaits_trigger() const { return awaits_trigger_; }
     int32_t n_tokens() const { return pieces_->n_tokens(); }
@@ -58,8 +58,8 @@ private:
     void add_tokens_by_number(State state, uint32_t node, Bits & bits);
     bool fits(Token token);
     State after_text(State state, const Decoded & decoded);
-    void take(Token token, std::string_view text);
-    void await_trigger(Token token);
+    bool take(Token token, std::string_view text);
+    bool await_trigger(Token token);
     // Where in the free text the grammar starts by one of the patterns, or npos.
     size_t find_trigger() const;
 

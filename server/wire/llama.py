@@ -209,7 +209,7 @@ def generation_settings(params: SamplingParams, form: Format, *, short: bool = F
     settings["preserved_tokens"] = sorted(params.preserved_tokens)
     settings |= {"chat_format": form.chat_format, "reasoning_format": fields_.reasoning_format}
     settings["reasoning_in_content"] = fields_.stream and fields_.reasoning_format == "deepseek-legacy"
-    settings["generation_prompt"] = form.generation_prompt
+    settings["generation_prompt"] = form.generation_prompt or params.grammar.generation_prompt
     settings |= {"samplers": list(params.samplers), "speculative.types": "none"}
     settings["timings_per_token"] = fields_.timings_per_token
     settings |= {"post_sampling_probs": fields_.post_sampling_probs, "backend_sampling": False, "lora": []}

@@ -223,8 +223,6 @@ def test_what_the_reference_refuses_is_refused_in_its_words(field: str, given: A
     ("field", "given"),
     [
         ("samplers", ["top_k", "infill"]),
-        ("grammar", 'root ::= "a"'),
-        ("json_schema", {"type": "object"}),
         ("backend_sampling", True),
     ],
 )
