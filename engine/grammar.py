@@ -50,7 +50,7 @@ class GrammarParams:
     """The grammar of one answer, by llama-server's names; without a text there is none.
 
     Attributes:
-        text: GBNF.
+        text: GBNF; a byte that is no UTF-8, which a schema's pattern can give, is a lone surrogate.
         type: where it is from. All but the user's own read `generation_prompt` first.
         lazy: the answer is free until a trigger comes.
         generation_prompt: what the chat template put at the start of the answer.
@@ -61,6 +61,11 @@ class GrammarParams:
     lazy: bool = False
     triggers: tuple[GrammarTrigger, ...] = ()
     generation_prompt: str = ""
+
+    @property
+    def data(self) -> bytes:
+        """The text in UTF-8, or what it was before."""
+        return self.text.encode(errors="surrogateescape")
 
 
 NO_GRAMMAR = GrammarParams()
@@ -125,7 +130,7 @@ def grammar_matcher(params: GrammarParams, vocabulary: Vocabulary) -> _kernels.G
             grammar.
     """
     try:
-        rules = _rules(params.text, weakref.ref(vocabulary))
+        rules = _rules(params.data, weakref.ref(vocabulary))
     except GrammarError as error:
         raise InvalidGrammar(str(error)) from None
     failed = "Failed to initialize samplers: "
@@ -153,7 +158,7 @@ def accept(matcher: _kernels.GrammarMatcher, token: int, vocabulary: Vocabulary)
 
 
 @lru_cache(maxsize=4)
-def _rules(text: str, vocabulary: weakref.ref[Vocabulary]) -> _kernels.GrammarRules:
+def _rules(text: bytes, vocabulary: weakref.ref[Vocabulary]) -> _kernels.GrammarRules:
     """The rules of a text, which names the tokens of a vocabulary; kept, since a client often repeats its grammar."""
 
     def token_of(special: bytes) -> int:

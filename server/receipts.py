@@ -1,7 +1,8 @@
 """The receipt on every answer: what was answered, by what, from which bytes, and what it took.
 
 Field names and order are those Savante and its console read (`bankml_receipt`). After them come `ignored`, the request
-fields that were accepted and change nothing, and `settings`, what decides the answer's bits besides the request.
+fields that were accepted and change nothing, `warnings`, what a schema asks for and its grammar does not hold, and
+`settings`, what decides the answer's bits besides the request.
 """
 
 from __future__ import annotations
@@ -32,10 +33,17 @@ class Receipt:
         options: how the model was opened.
         started_ns: `time.perf_counter_ns()` when the request was read.
         ignored: request fields that were accepted and change nothing.
+        warnings: parts of the request that were read, and that the answer need not follow.
     """
 
     def __init__(
-        self, entry: Entry, body: bytes, options: ModelOptions, started_ns: int, ignored: Iterable[str] = ()
+        self,
+        entry: Entry,
+        body: bytes,
+        options: ModelOptions,
+        started_ns: int,
+        ignored: Iterable[str] = (),
+        warnings: Iterable[str] = (),
     ) -> None:
         self._entry = entry
         self._request_sha256 = hashlib.sha256(body).hexdigest()
@@ -44,6 +52,7 @@ class Receipt:
         self._first_ns: int | None = None
         self._text = hashlib.sha256()
         self.ignored = list(ignored)
+        self.warnings = list(warnings)
 
     def token(self) -> None:
         """A token is there; the first call fixes `ttft_ms`."""
@@ -78,6 +87,7 @@ class Receipt:
             "request_sha256": self._request_sha256,
             "signed": False,
             "ignored": self.ignored,
+            "warnings": self.warnings,
             "settings": {
                 "threads": options.n_threads,
                 "batch": options.n_batch,

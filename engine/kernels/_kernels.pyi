@@ -107,7 +107,7 @@ class GrammarError(ValueError):
 
 class GrammarRules: ...
 
-def parse_grammar(text: str, token_of: Callable[[bytes], int]) -> GrammarRules:
+def parse_grammar(text: bytes, token_of: Callable[[bytes], int]) -> GrammarRules:
     """GBNF up to its first NUL. `token_of` gives the token of a special token's text, -1 when it is not one token."""
 
 class GrammarPieces:

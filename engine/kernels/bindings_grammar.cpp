@@ -36,8 +36,8 @@ void bind_grammars(nb::module_ & m) {
     nb::class_<GrammarRules>(m, "GrammarRules");
     m.def(
         "parse_grammar",
-        [](const std::string & text, const nb::callable & token_of) {
-            return std::make_shared<GrammarRules>(parse_grammar(text, [&](std::string_view special) {
+        [](const nb::bytes & text, const nb::callable & token_of) {
+            return std::make_shared<GrammarRules>(parse_grammar({text.c_str(), text.size()}, [&](std::string_view special) {
                 return nb::cast<int32_t>(token_of(nb::bytes(special.data(), special.size())));
             }));
         },

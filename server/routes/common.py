@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from engine.errors import ContextOverflow, InvalidRequest
 from engine.generation import Final, Step, Timings
+from engine.grammar import grammar_matcher
 from engine.model import Model
 from registry.catalog import Entry
 from server.answers import Answer, Build, open_answer
@@ -96,10 +97,12 @@ def checked_job(prompt: list[int], fields: CompletionFields, model: Model, defau
     """The job for one prompt, refused here if the engine would refuse it, so before a stream has begun.
 
     Raises:
-        InvalidRequest: a token outside the vocabulary, or sampling parameters that cannot be.
+        InvalidRequest: a token outside the vocabulary, or sampling parameters or a grammar that cannot be.
         ContextOverflow: the prompt fills the context.
     """
     job = build_job(prompt, fields, model, defaults)
+    if job.request.sampling.grammar.text:
+        grammar_matcher(job.request.sampling.grammar, model.tokenizer)
     if prompt and not (min(prompt) >= 0 and max(prompt) < model.n_vocab):
         raise InvalidRequest("Prompt contains invalid tokens")
     if len(prompt) >= model.n_ctx:
@@ -116,10 +119,12 @@ class Run:
     build: Build
     body: Body
     ignored: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     def receipt(self, answer: Answer) -> Receipt:
         """The receipt to write while `answer` runs."""
-        return Receipt(answer.entry, self.body.raw, self.residency.options, self.body.read_ns, self.ignored)
+        options = self.residency.options
+        return Receipt(answer.entry, self.body.raw, options, self.body.read_ns, self.ignored, self.warnings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ async def completion(request: Request) -> Response:
     def form_of(answer: Answer) -> llama.Format:
         return llama.Format(shown_name(settings, answer.entry), fields, defaults.n_predict)
 
-    run = Run(residency, asked_model(residency, body.json), build, body, fields.ignored)
+    run = Run(residency, asked_model(residency, body.json), build, body, fields.ignored, fields.warnings)
     if fields.stream:
         events = run_stream(run, lambda answer: _Style(answer, form_of(answer)))
         return EventStream(events, SSE, ping=fields.sse_ping_interval)

@@ -90,7 +90,7 @@ async def completions(request: Request) -> Response:
         return llama.Format(shown_name(settings, answer.entry), fields, defaults.n_predict)
 
     ignored = fields.ignored + (("echo",) if fields.echo else ())
-    run = Run(residency, asked_model(residency, body.json), build, body, ignored)
+    run = Run(residency, asked_model(residency, body.json), build, body, ignored, fields.warnings)
     if fields.stream:
         events = run_stream(run, lambda answer: _CompletionStyle(openai.CompletionChunks(form_of(answer))))
         return EventStream(events, SSE, ping=fields.sse_ping_interval)

@@ -13,7 +13,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo
 
+from engine.errors import InvalidRequest
 from engine.grammar import GrammarTrigger, TriggerType
+from engine.json_schema import SchemaGrammar, json_schema_to_grammar
 from server.errors import BadRequest
 
 INT32_MAX = 2**31 - 1
@@ -174,6 +176,14 @@ def _grammar(value: object, info: ValidationInfo) -> str:
     return value
 
 
+def _json_schema(value: object) -> SchemaGrammar:
+    schema = {"type": "object"} if value == {} and isinstance(value, dict) else value  # an empty one is any object
+    try:
+        return json_schema_to_grammar(schema)
+    except InvalidRequest as error:
+        raise ValueError(f'"json_schema": {error}') from None
+
+
 def _grammar_type(value: object) -> str:
     return "tool_calls" if value == "tool_calls" else "user"
 
@@ -308,7 +318,7 @@ class CompletionFields(BaseModel):
     post_sampling_probs: Bool = False
     lora: Annotated[tuple[()], BeforeValidator(_lora)] = ()
     dry_sequence_breakers: Annotated[tuple[str, ...] | None, BeforeValidator(_breakers)] = None
-    json_schema: NotAsked = None
+    json_schema: Annotated[SchemaGrammar | None, BeforeValidator(_json_schema)] = None
     grammar: Annotated[str, BeforeValidator(_grammar)] = ""
     grammar_type: Annotated[str, BeforeValidator(_grammar_type)] = "user"
     grammar_lazy: Bool = False
@@ -335,6 +345,11 @@ class CompletionFields(BaseModel):
     # outside llama-server's table of fields
     id_slot: Annotated[int, BeforeValidator(_id_slot)] = -1
     ignored: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the schema asks for and its grammar does not hold."""
+        return () if self.json_schema is None else self.json_schema.warnings
 
 
 def parse_fields(body: Mapping[str, Any], known: frozenset[str] = frozenset()) -> CompletionFields:
@@ -363,6 +378,8 @@ def parse_fields(body: Mapping[str, Any], known: frozenset[str] = frozenset()) -
         given["stream_options"] = {}
     given.pop("ignored", None)
     context: dict[str, list[str]] = {"ignored": []}
+    if "grammar" in body and given.pop("json_schema", None) is not None:
+        context["ignored"].append("json_schema")  # so does the reference, be the grammar null
     try:
         fields = CompletionFields.model_validate(given, context=context)
     except ValidationError as error:

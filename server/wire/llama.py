@@ -118,6 +118,8 @@ def resolve_sampling(fields_: CompletionFields, model: Model, defaults: Mapping[
         InvalidRequest: what llama-server's sampler refuses, with its message.
     """
     given = {name: value for name in _SAMPLING_NAMES | _GRAMMAR_NAMES if (value := getattr(fields_, name)) is not None}
+    if fields_.json_schema is not None:
+        given |= {"grammar": fields_.json_schema.text, "grammar_type": "output_format"}
     return SamplingParams.from_request(given, sampling_defaults(model, defaults), model.tokenizer)
 
 
@@ -204,7 +206,7 @@ def generation_settings(params: SamplingParams, form: Format, *, short: bool = F
     settings |= {"n_discard": fields_.n_discard, "ignore_eos": fields_.ignore_eos, "stream": fields_.stream}
     settings["logit_bias"] = [{"bias": bias, "token": token} for token, bias in params.logit_bias]
     settings |= {"n_probs": fields_.n_probs, "min_keep": params.min_keep}
-    settings |= {"grammar": params.grammar.text, "grammar_lazy": params.grammar.lazy}
+    settings |= {"grammar": as_text(params.grammar.data), "grammar_lazy": params.grammar.lazy}
     settings["grammar_triggers"] = [_trigger(trigger) for trigger in params.grammar.triggers]
     settings["preserved_tokens"] = sorted(params.preserved_tokens)
     settings |= {"chat_format": form.chat_format, "reasoning_format": fields_.reasoning_format}
