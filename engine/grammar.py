@@ -129,18 +129,20 @@ def grammar_matcher(params: GrammarParams, vocabulary: Vocabulary) -> _kernels.G
         InvalidRequest: a trigger's pattern is no regular expression, or the generation prompt does not follow the
             grammar.
     """
-    try:
-        rules = _rules(params.data, weakref.ref(vocabulary))
-    except GrammarError as error:
-        raise InvalidGrammar(str(error)) from None
     failed = "Failed to initialize samplers: "
     try:
         triggers = _triggers(params.triggers) if params.lazy else None
+    except GrammarError as error:
+        raise InvalidRequest(f"{failed}{error}") from None
+    try:
+        rules = _rules(params.data, weakref.ref(vocabulary))
         matcher = _kernels.GrammarMatcher(rules, _pieces_of(vocabulary), triggers)
         if not params.lazy and params.type != "user":
             for token in _prefill(params.generation_prompt, vocabulary):
                 accept(matcher, token, vocabulary)
-    except (GrammarError, InvalidRequest) as error:
+    except GrammarError as error:
+        raise InvalidGrammar(str(error)) from None
+    except InvalidRequest as error:
         raise InvalidRequest(f"{failed}{error}") from None
     return matcher
 

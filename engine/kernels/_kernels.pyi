@@ -116,7 +116,7 @@ class GrammarPieces:
     def __init__(self, pieces: Sequence[bytes], eog: Sequence[int]) -> None: ...
 
 class GrammarTriggers:
-    """Tokens, and ECMAScript regular expressions over the answer's text."""
+    """Tokens, and ECMAScript regular expressions over the answer's text. GrammarError for what is none."""
 
     def __init__(self, tokens: Sequence[int], patterns: Sequence[str]) -> None: ...
 

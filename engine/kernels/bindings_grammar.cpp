@@ -55,15 +55,10 @@ void bind_grammars(nb::module_ & m) {
             },
             nb::arg("pieces"), nb::arg("eog"));
     nb::class_<GrammarTriggers>(m, "GrammarTriggers")
-        .def(
-            "__init__",
-            [](GrammarTriggers * self, std::vector<Token> tokens, std::vector<std::string> patterns) {
-                new (self) GrammarTriggers{std::move(tokens), std::move(patterns)};
-            },
-            nb::arg("tokens"), nb::arg("patterns"));
+        .def(nb::init<std::vector<Token>, const std::vector<std::string> &>(), nb::arg("tokens"), nb::arg("patterns"));
     nb::class_<GrammarMatcher>(m, "GrammarMatcher")
         .def(nb::init<std::shared_ptr<const GrammarRules>, std::shared_ptr<const GrammarPieces>,
-                      const GrammarTriggers *>(),
+                      std::shared_ptr<const GrammarTriggers>>(),
              nb::arg("rules"), nb::arg("pieces"), nb::arg("triggers").none())
         .def(
             "allows",

@@ -1,7 +1,6 @@
 #include "grammar_automaton.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 namespace bankml {
@@ -10,10 +9,11 @@ namespace {
 
 constexpr size_t MAX_DENSE_SYMBOLS = 128;
 // More than this ends the answer; what is kept between tokens is forgotten at a quarter of it.
-constexpr size_t MAX_STACKS = 500'000;
-constexpr size_t MAX_MEMBERS = 16'000'000;
+constexpr size_t MAX_SETS = 1'000'000;
+constexpr size_t MAX_BRANCHES = 8'000'000;
 constexpr size_t MAX_CELLS = 48'000'000;
-constexpr size_t MAX_EXPANSION = 100'000;  // stacks that one stack may stand for
+constexpr size_t MAX_EXPANSION = 100'000;  // branches that one set may start with
+constexpr int MAX_DEPTH = 10'000;          // of stacks that are united
 
 // Of an element that names a token.
 bool takes_token(const Element & element, Token token) {
@@ -25,36 +25,35 @@ bool takes_token(const Element & element, Token token) {
 }  // namespace
 
 GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const GrammarRules> rules)
-    : rules_(std::move(rules)), state_of_(0, SameStacks{this}, SameStacks{this}) {
+    : rules_(std::move(rules)), set_of_(0, SameSet{this}, SameSet{this}) {
     find_symbols();
     clear();
-    std::vector<Stack> stacks;
-    uint32_t element = rules_->starts[rules_->root];
-    for (;; ++element) {
-        const Stack stack = rules_->elements[element].ends_alternative() ? EMPTY : push(EMPTY, element);
-        expand(stack, stacks);
-        while (!rules_->elements[element].ends_alternative()) {
+    Collected alternatives;
+    for (uint32_t element = rules_->starts[rules_->root];; ++element) {
+        add(alternatives, go_on(element, ONLY_EMPTY));
+        while (!at(element).ends_alternative()) {
             ++element;
         }
-        if (rules_->elements[element].type == ElementType::End) {
+        if (at(element).type == ElementType::End) {
             break;
         }
     }
-    start_ = intern(stacks);
+    start_ = expand(intern(alternatives));
 }
 
 void GrammarAutomaton::clear() {
-    stacks_ = {{0, EMPTY}};
-    stack_of_.clear();
-    expansions_.clear();
+    sets_.clear();
+    branches_.clear();
+    set_of_.clear();
     expanded_.clear();
-    states_.clear();
-    members_.clear();
-    state_of_.clear();
+    united_.clear();
+    rows_.clear();
     table_.clear();
     sparse_.clear();
-    std::vector<Stack> none;
+    Collected none;
     intern(none);  // DEAD
+    none.may_end = true;
+    intern(none);  // ONLY_EMPTY
 }
 
 void GrammarAutomaton::find_symbols() {
@@ -89,73 +88,194 @@ uint32_t GrammarAutomaton::search_symbol(uint32_t code_point) const {
     return static_cast<uint32_t>(std::upper_bound(bounds_.begin(), bounds_.end(), code_point) - bounds_.begin() - 1);
 }
 
-// --- stacks ------------------------------------------------------------------------------------------------------
+// --- sets of stacks -----------------------------------------------------------------------------------------------
 
-GrammarAutomaton::Stack GrammarAutomaton::push(Stack below, uint32_t element) {
-    const auto [place, is_new] =
-        stack_of_.try_emplace(uint64_t{element} << 32 | below, static_cast<Stack>(stacks_.size()));
-    if (is_new) {
-        if (stacks_.size() >= MAX_STACKS) {
-            too_ambiguous();
-        }
-        stacks_.push_back({element, below});
-    }
-    return place->second;
+bool GrammarAutomaton::awaits_text(uint32_t element) const {
+    return at(element).type != ElementType::Token && at(element).type != ElementType::TokenNot;
 }
 
-GrammarAutomaton::Stack GrammarAutomaton::go_on(Stack stack, uint32_t element) {
-    const Stack below = stacks_[stack].below;
-    return rules_->elements[element].ends_alternative() ? below : push(below, element);
+void GrammarAutomaton::add(Collected & found, State set) const {
+    const StackSet & info = sets_[set];
+    found.branches.insert(found.branches.end(), branches_.begin() + info.first, branches_.begin() + info.first + info.n);
+    found.may_end |= info.may_end;
 }
 
-void GrammarAutomaton::expand(Stack stack, std::vector<Stack> & found) {
-    const auto known = expansions_.find(stack);
-    if (known != expansions_.end()) {
-        const auto [first, n] = known->second;
-        found.insert(found.end(), expanded_.begin() + first, expanded_.begin() + first + n);
-        return;
+GrammarAutomaton::State GrammarAutomaton::go_on(uint32_t next_element, State below) {
+    if (at(next_element).ends_alternative()) {
+        return below;
     }
-    const size_t n_before = found.size();
-    expand_anew(stack, found);
-    const auto first = static_cast<uint32_t>(expanded_.size());
-    expanded_.insert(expanded_.end(), found.begin() + static_cast<ptrdiff_t>(n_before), found.end());
-    if (expanded_.size() > MAX_MEMBERS) {
-        too_ambiguous();
-    }
-    expansions_[stack] = {first, static_cast<uint32_t>(expanded_.size()) - first};
+    Collected one{{{next_element, below}}, false};
+    return intern(one);
 }
 
-void GrammarAutomaton::expand_anew(Stack stack, std::vector<Stack> & found) {
-    std::vector<Stack> to_do = {stack};
-    std::unordered_set<Stack> seen;
-    while (!to_do.empty()) {
-        const Stack current = to_do.back();
-        to_do.pop_back();
-        if (!seen.insert(current).second) {
+GrammarAutomaton::State GrammarAutomaton::expand(State set) {
+    const auto known = expanded_.find(set);
+    if (known != expanded_.end()) {
+        return known->second;
+    }
+    const State found = expand_anew(set);
+    expanded_[set] = found;
+    return found;
+}
+
+GrammarAutomaton::State GrammarAutomaton::expand_anew(State set) {
+    Collected to_do;
+    add(to_do, set);
+    Collected found;
+    std::unordered_set<uint64_t> seen;
+    while (!to_do.branches.empty()) {
+        const Branch branch = to_do.branches.back();
+        to_do.branches.pop_back();
+        if (!seen.insert(uint64_t{branch.element} << 32 | branch.below).second) {
             continue;
         }
         if (seen.size() > MAX_EXPANSION) {
             too_ambiguous();
         }
-        if (current == EMPTY || top(current).type != ElementType::RuleRef) {
-            found.push_back(current);
+        if (at(branch.element).type != ElementType::RuleRef) {
+            found.branches.push_back(branch);
             continue;
         }
-        const Stack after = go_on(current, stacks_[current].element + 1);
-        for (uint32_t element = rules_->starts[top(current).value];; ++element) {
-            to_do.push_back(rules_->elements[element].ends_alternative() ? after : push(after, element));
-            while (!rules_->elements[element].ends_alternative()) {
+        const State after = go_on(branch.element + 1, branch.below);
+        for (uint32_t element = rules_->starts[at(branch.element).value];; ++element) {
+            if (at(element).ends_alternative()) {
+                add(to_do, after);
+            } else {
+                to_do.branches.push_back({element, after});
+            }
+            while (!at(element).ends_alternative()) {
                 ++element;
             }
-            if (rules_->elements[element].type == ElementType::End) {
+            if (at(element).type == ElementType::End) {
                 break;
             }
         }
     }
+    found.may_end = to_do.may_end;
+    return intern(found);
 }
 
-bool GrammarAutomaton::awaits_text(Stack stack) const {
-    return stack != EMPTY && top(stack).type != ElementType::Token && top(stack).type != ElementType::TokenNot;
+// The set of what was collected. Branches from one element become one, to all that lies below it.
+GrammarAutomaton::State GrammarAutomaton::intern(Collected & found) {
+    auto & branches = found.branches;
+    std::sort(branches.begin(), branches.end(), [](const Branch & a, const Branch & b) {
+        return a.element != b.element ? a.element < b.element : a.below < b.below;
+    });
+    size_t n = 0;
+    for (const Branch & branch : branches) {
+        if (n > 0 && branches[n - 1].element == branch.element) {
+            branches[n - 1].below = unite(branches[n - 1].below, branch.below);
+        } else {
+            branches[n++] = branch;
+        }
+    }
+    branches.resize(n);
+    const auto set = static_cast<State>(sets_.size());
+    const bool has_tokens =
+        std::any_of(branches.begin(), branches.end(), [this](const Branch & b) { return !awaits_text(b.element); });
+    sets_.push_back({static_cast<uint32_t>(branches_.size()), static_cast<uint32_t>(n), found.may_end, has_tokens});
+    branches_.insert(branches_.end(), branches.begin(), branches.end());
+    const auto [known, is_new] = set_of_.insert(set);
+    if (!is_new) {
+        branches_.resize(sets_.back().first);
+        sets_.pop_back();
+        return *known;
+    }
+    rows_.push_back(NONE);
+    if (sets_.size() > MAX_SETS || branches_.size() > MAX_BRANCHES) {
+        too_ambiguous();
+    }
+    return set;
+}
+
+GrammarAutomaton::State GrammarAutomaton::unite(State a, State b, int depth) {
+    if (a == b || a == DEAD || b == DEAD) {
+        return a == DEAD ? b : a;
+    }
+    const uint64_t pair = uint64_t{std::min(a, b)} << 32 | std::max(a, b);
+    const auto known = united_.find(pair);
+    if (known != united_.end()) {
+        return known->second;
+    }
+    if (depth > MAX_DEPTH || united_.size() > MAX_SETS) {
+        too_ambiguous();
+    }
+    Collected found;
+    const StackSet one = sets_[a];
+    const StackSet other = sets_[b];
+    found.may_end = one.may_end || other.may_end;
+    uint32_t i = one.first;
+    uint32_t j = other.first;
+    while (i < one.first + one.n || j < other.first + other.n) {
+        const bool has_one = i < one.first + one.n;
+        const bool has_other = j < other.first + other.n;
+        if (has_one && has_other && branches_[i].element == branches_[j].element) {
+            const Branch left = branches_[i++];
+            const State below = unite(left.below, branches_[j++].below, depth + 1);
+            found.branches.push_back({left.element, below});
+        } else if (has_one && (!has_other || branches_[i].element < branches_[j].element)) {
+            found.branches.push_back(branches_[i++]);
+        } else {
+            found.branches.push_back(branches_[j++]);
+        }
+    }
+    const State set = intern(found);
+    united_[pair] = set;
+    return set;
+}
+
+bool GrammarAutomaton::SameSet::operator()(State a, State b) const {
+    const StackSet & one = of->sets_[a];
+    const StackSet & other = of->sets_[b];
+    const auto branches = of->branches_.begin();
+    return one.may_end == other.may_end && std::equal(branches + one.first, branches + one.first + one.n,
+                                                      branches + other.first, branches + other.first + other.n);
+}
+
+size_t GrammarAutomaton::SameSet::operator()(State set) const {
+    const StackSet & info = of->sets_[set];
+    size_t hash = info.n * 2 + (info.may_end ? 1 : 0);
+    for (uint32_t i = info.first; i < info.first + info.n; ++i) {
+        hash = (hash ^ (uint64_t{of->branches_[i].element} << 32 | of->branches_[i].below)) * 0x9E3779B97F4A7C15;
+        hash ^= hash >> 32;
+    }
+    return hash;
+}
+
+bool GrammarAutomaton::trim(State & state) {
+    const bool many = sets_.size() > MAX_SETS / 4 || branches_.size() > MAX_BRANCHES / 4 ||
+                      united_.size() > MAX_SETS / 4 || table_.size() > MAX_CELLS / 4 || sparse_.size() > MAX_SETS / 4;
+    if (!many) {
+        return false;
+    }
+    std::vector<State> to_do = {state};
+    std::unordered_set<State> reached = {state};
+    while (!to_do.empty()) {
+        const StackSet info = sets_[to_do.back()];
+        to_do.pop_back();
+        for (uint32_t i = info.first; i < info.first + info.n; ++i) {
+            if (reached.insert(branches_[i].below).second) {
+                to_do.push_back(branches_[i].below);
+            }
+        }
+    }
+    // a set comes after what lies below it
+    std::vector<State> kept(reached.begin(), reached.end());
+    std::sort(kept.begin(), kept.end());
+    std::vector<Collected> contents(kept.size());
+    for (size_t i = 0; i < kept.size(); ++i) {
+        add(contents[i], kept[i]);
+    }
+    clear();
+    std::unordered_map<State, State> renamed;
+    for (size_t i = 0; i < kept.size(); ++i) {
+        for (Branch & branch : contents[i].branches) {
+            branch.below = renamed.at(branch.below);
+        }
+        renamed[kept[i]] = intern(contents[i]);
+    }
+    state = renamed.at(state);
+    return true;
 }
 
 // --- what an element takes ---------------------------------------------------------------------------------------
@@ -205,25 +325,26 @@ bool GrammarAutomaton::may_continue(State state, PartialCharacter cut) const {
         } while (at->type == ElementType::CharAlt);
         return is_not;
     };
-    const StateInfo & info = states_[state];
-    return std::any_of(members_.begin() + info.first, members_.begin() + info.first + info.n, [&](Stack stack) {
-        return awaits_text(stack) && touches(&top(stack));
+    const StackSet & info = sets_[state];
+    const auto first = branches_.begin() + info.first;
+    return std::any_of(first, first + info.n, [&](const Branch & branch) {
+        return awaits_text(branch.element) && touches(&at(branch.element));
     });
 }
 
 std::vector<Element> GrammarAutomaton::token_elements(State state) const {
     std::vector<Element> found;
-    const StateInfo & info = states_[state];
+    const StackSet & info = sets_[state];
     for (uint32_t i = info.first; i < info.first + info.n; ++i) {
-        if (members_[i] != EMPTY && !awaits_text(members_[i])) {
-            found.push_back(top(members_[i]));
+        if (!awaits_text(branches_[i].element)) {
+            found.push_back(at(branches_[i].element));
         }
     }
     return found;
 }
 
 bool GrammarAutomaton::may_take_token(State state, Token token) const {
-    if (!states_[state].has_tokens) {
+    if (!sets_[state].has_tokens) {
         return false;
     }
     const auto elements = token_elements(state);
@@ -231,127 +352,59 @@ bool GrammarAutomaton::may_take_token(State state, Token token) const {
                        [token](const Element & element) { return takes_token(element, token); });
 }
 
-// --- states ------------------------------------------------------------------------------------------------------
+// --- states -------------------------------------------------------------------------------------------------------
 
-GrammarAutomaton::State GrammarAutomaton::compute_next(State state, uint32_t symbol) {
-    std::vector<Stack> stacks;
-    for (uint32_t i = 0; i < states_[state].n; ++i) {
-        const Stack stack = members_[states_[state].first + i];
-        uint32_t after = 0;
-        if (awaits_text(stack) && matches(stacks_[stack].element, bounds_[symbol], after)) {
-            expand(go_on(stack, after), stacks);
+uint32_t GrammarAutomaton::row_of(State state) {
+    if (rows_[state] == NONE) {
+        rows_[state] = static_cast<uint32_t>(table_.size());
+        table_.resize(table_.size() + n_symbols_, NONE);
+        if (table_.size() > MAX_CELLS) {
+            too_ambiguous();
         }
     }
-    const State found = intern(stacks);
-    if (dense_) {
-        table_[static_cast<size_t>(state) * n_symbols_ + symbol] = found;
-    } else {
-        sparse_[uint64_t{state} << 32 | symbol] = found;
+    return rows_[state];
+}
+
+GrammarAutomaton::State GrammarAutomaton::compute_next(State state, uint32_t symbol) {
+    Collected found;
+    const StackSet info = sets_[state];
+    for (uint32_t i = info.first; i < info.first + info.n; ++i) {
+        const Branch branch = branches_[i];
+        uint32_t after = 0;
+        if (awaits_text(branch.element) && matches(branch.element, bounds_[symbol], after)) {
+            add(found, expand(go_on(after, branch.below)));
+        }
     }
-    return found;
+    const State next = intern(found);
+    if (dense_) {
+        table_[row_of(state) + symbol] = next;
+    } else {
+        sparse_[uint64_t{state} << 32 | symbol] = next;
+    }
+    return next;
 }
 
 GrammarAutomaton::State GrammarAutomaton::next_by_token(State state, Token token) {
-    std::vector<Stack> stacks;
-    for (uint32_t i = 0; i < states_[state].n; ++i) {
-        const Stack stack = members_[states_[state].first + i];
-        if (stack != EMPTY && !awaits_text(stack) && takes_token(top(stack), token)) {
-            expand(go_on(stack, stacks_[stack].element + 1), stacks);
+    Collected found;
+    const StackSet info = sets_[state];
+    for (uint32_t i = info.first; i < info.first + info.n; ++i) {
+        const Branch branch = branches_[i];
+        if (!awaits_text(branch.element) && takes_token(at(branch.element), token)) {
+            add(found, expand(go_on(branch.element + 1, branch.below)));
         }
     }
-    return intern(stacks);
+    return intern(found);
 }
 
 GrammarAutomaton::State GrammarAutomaton::awaiting_text(State state) {
-    std::vector<Stack> stacks;
-    const auto first = members_.begin() + states_[state].first;
-    std::copy_if(first, first + states_[state].n, std::back_inserter(stacks),
-                 [this](Stack stack) { return awaits_text(stack); });
-    return intern(stacks);
-}
-
-GrammarAutomaton::State GrammarAutomaton::unite(State a, State b) {
-    if (a == DEAD || b == DEAD) {
-        return a == DEAD ? b : a;
+    if (!sets_[state].may_end && !sets_[state].has_tokens) {
+        return state;
     }
-    std::vector<Stack> stacks;
-    for (const State state : {a, b}) {
-        const StateInfo & info = states_[state];
-        stacks.insert(stacks.end(), members_.begin() + info.first, members_.begin() + info.first + info.n);
-    }
-    return intern(stacks);
-}
-
-// Sorts `stacks`, which are taken as a set.
-GrammarAutomaton::State GrammarAutomaton::intern(std::vector<Stack> & stacks) {
-    std::sort(stacks.begin(), stacks.end());
-    stacks.erase(std::unique(stacks.begin(), stacks.end()), stacks.end());
-    const auto state = static_cast<State>(states_.size());
-    StateInfo info{static_cast<uint32_t>(members_.size()), static_cast<uint32_t>(stacks.size()), false, false};
-    for (const Stack stack : stacks) {
-        members_.push_back(stack);
-        info.may_end |= stack == EMPTY;
-        info.has_tokens |= stack != EMPTY && !awaits_text(stack);
-    }
-    states_.push_back(info);
-    const auto [known, is_new] = state_of_.insert(state);
-    if (!is_new) {
-        states_.pop_back();
-        members_.resize(info.first);
-        return *known;
-    }
-    if (dense_) {
-        table_.resize(table_.size() + n_symbols_, UNKNOWN);
-    }
-    if (members_.size() > MAX_MEMBERS || table_.size() > MAX_CELLS) {
-        too_ambiguous();
-    }
-    return state;
-}
-
-bool GrammarAutomaton::SameStacks::operator()(State a, State b) const {
-    const StateInfo & one = of->states_[a];
-    const StateInfo & other = of->states_[b];
-    const auto members = of->members_.begin();
-    return std::equal(members + one.first, members + one.first + one.n, members + other.first,
-                      members + other.first + other.n);
-}
-
-size_t GrammarAutomaton::SameStacks::operator()(State state) const {
-    const StateInfo & info = of->states_[state];
-    size_t hash = info.n;
-    for (uint32_t i = info.first; i < info.first + info.n; ++i) {
-        hash = (hash ^ of->members_[i]) * 0x9E3779B97F4A7C15;
-        hash ^= hash >> 32;
-    }
-    return hash;
-}
-
-bool GrammarAutomaton::trim(State & state) {
-    const bool many = stacks_.size() > MAX_STACKS / 4 || members_.size() > MAX_MEMBERS / 4 ||
-                      expanded_.size() > MAX_MEMBERS / 4 || table_.size() > MAX_CELLS / 4 ||
-                      sparse_.size() > MAX_STACKS / 4;
-    if (!many) {
-        return false;
-    }
-    std::vector<std::vector<uint32_t>> kept;  // the elements of each stack, the lowest last
-    for (uint32_t i = 0; i < states_[state].n; ++i) {
-        auto & elements = kept.emplace_back();
-        for (Stack at = members_[states_[state].first + i]; at != EMPTY; at = stacks_[at].below) {
-            elements.push_back(stacks_[at].element);
-        }
-    }
-    clear();
-    std::vector<Stack> stacks;
-    for (const auto & elements : kept) {
-        Stack stack = EMPTY;
-        for (size_t i = elements.size(); i-- > 0;) {
-            stack = push(stack, elements[i]);
-        }
-        stacks.push_back(stack);
-    }
-    state = intern(stacks);
-    return true;
+    Collected found;
+    add(found, state);
+    found.may_end = false;
+    std::erase_if(found.branches, [this](const Branch & branch) { return !awaits_text(branch.element); });
+    return intern(found);
 }
 
 }  // namespace bankml

@@ -1,6 +1,10 @@
-// The pushdown automaton of a grammar, made deterministic as it goes: a state is the set of stacks that the code points
-// so far can lead to. Which code points and tokens may follow is what llama-server b11192 allows (`llama_grammar_*` in
-// src/llama-grammar.cpp); it keeps its stacks as they are and asks each of them for each token.
+// The pushdown automaton of a grammar, made deterministic as it goes. Which code points and tokens may follow is what
+// llama-server b11192 allows (`llama_grammar_*` in src/llama-grammar.cpp).
+//
+// The reference keeps a list of stacks: what has to come next at the top, what has to come when that is done below. Here
+// a state is the set of them, as a tree that starts at the tops: from each element that is at the top of some stack, one
+// branch to the set of what lies below it. Equal sets are one object, so that a grammar that can read a text in very many
+// ways still has few of them, and coming back to a state is seen.
 #pragma once
 
 #include <array>
@@ -20,8 +24,8 @@ public:
     using State = uint32_t;
     static constexpr State DEAD = 0;  // no stack is left
 
-    // Throws GrammarError, as every function here that leads to a new state does, when the grammar is so ambiguous, or
-    // recurses on the left in so hidden a way, that its stacks do not fit in memory.
+    // Throws GrammarError, as every function here that leads to a new state does, when the grammar recurses on the left
+    // in so hidden a way, or is so ambiguous, that its stacks do not fit in memory.
     explicit GrammarAutomaton(std::shared_ptr<const GrammarRules> rules);
     GrammarAutomaton(const GrammarAutomaton &) = delete;
     GrammarAutomaton & operator=(const GrammarAutomaton &) = delete;
@@ -33,19 +37,20 @@ public:
     State next(State state, uint32_t code_point) {
         const uint32_t symbol = symbol_of(code_point);
         if (dense_) {
-            const State known = table_[static_cast<size_t>(state) * n_symbols_ + symbol];
-            return known != UNKNOWN ? known : compute_next(state, symbol);
+            const uint32_t row = rows_[state];
+            const State known = row == NONE ? NONE : table_[row + symbol];
+            return known != NONE ? known : compute_next(state, symbol);
         }
         const auto known = sparse_.find(uint64_t{state} << 32 | symbol);
         return known != sparse_.end() ? known->second : compute_next(state, symbol);
     }
 
     // Whether the grammar may end here.
-    bool may_end(State state) const { return states_[state].may_end; }
+    bool may_end(State state) const { return sets_[state].may_end; }
     // Whether a cut character may come next: whether a code point that completes it may. One of no UTF-8 may not.
     bool may_continue(State state, PartialCharacter cut) const;
     // Whether a token may come next by its number, which is asked of it wherever its text has not ended.
-    bool has_token_elements(State state) const { return states_[state].has_tokens; }
+    bool has_token_elements(State state) const { return sets_[state].has_tokens; }
     bool may_take_token(State state, Token token) const;
     // The elements of a state that name tokens: Token or TokenNot.
     std::vector<Element> token_elements(State state) const;
@@ -54,30 +59,36 @@ public:
     // The stacks that wait for a code point.
     State awaiting_text(State state);
 
-    State unite(State a, State b);
+    State unite(State a, State b) { return unite(a, b, 0); }
 
     // Forgets all states but one when they have become many; that one gets a new number. Returns whether it did.
     bool trim(State & state);
 
 private:
-    using Stack = uint32_t;  // the place of its top in stacks_
-    static constexpr Stack EMPTY = 0;
-    static constexpr State UNKNOWN = UINT32_MAX;
+    static constexpr State ONLY_EMPTY = 1;  // the set of the empty stack, which has all done
+    static constexpr uint32_t NONE = UINT32_MAX;
 
-    struct StackTop {
-        uint32_t element;  // what has to come next
-        Stack below;
+    // The stacks with one element at their tops.
+    struct Branch {
+        uint32_t element;
+        State below;  // what lies below it
+        bool operator==(const Branch &) const = default;
     };
-    struct StateInfo {
-        uint32_t first;  // of its stacks in members_
+    struct StackSet {
+        uint32_t first;  // of its branches in branches_, by element
         uint32_t n;
-        bool may_end;
+        bool may_end;     // it has the empty stack
         bool has_tokens;
     };
-    struct SameStacks {
+    // A set being collected, its branches in any order, several from one element.
+    struct Collected {
+        std::vector<Branch> branches;
+        bool may_end = false;
+    };
+    struct SameSet {
         const GrammarAutomaton * of;
         bool operator()(State a, State b) const;
-        size_t operator()(State state) const;
+        size_t operator()(State set) const;
     };
 
     void clear();
@@ -91,16 +102,18 @@ private:
     }
     uint32_t search_symbol(uint32_t code_point) const;
 
-    bool awaits_text(Stack stack) const;
-    const Element & top(Stack stack) const { return rules_->elements[stacks_[stack].element]; }
-    Stack push(Stack below, uint32_t element);
-    // `stack` with the element at its top replaced by the one at `element`, if the alternative goes on there.
-    Stack go_on(Stack stack, uint32_t element);
-    // Adds the stacks that `stack` stands for to `found`, each with a character or a token at its top.
-    void expand(Stack stack, std::vector<Stack> & found);
-    void expand_anew(Stack stack, std::vector<Stack> & found);
+    const Element & at(uint32_t element) const { return rules_->elements[element]; }
+    bool awaits_text(uint32_t element) const;
+    void add(Collected & found, State set) const;
+    // What is left of a branch when its element is done: the alternative's next one, if there is one.
+    State go_on(uint32_t next_element, State below);
+    // The same stacks, each rule at a top replaced by what it may start with: characters or tokens.
+    State expand(State set);
+    State expand_anew(State set);
     State compute_next(State state, uint32_t symbol);
-    State intern(std::vector<Stack> & stacks);
+    State intern(Collected & found);
+    State unite(State a, State b, int depth);
+    uint32_t row_of(State state);
     bool matches(uint32_t element, uint32_t code_point, uint32_t & after) const;
 
     static constexpr uint32_t N_DIRECT = 256;
@@ -115,14 +128,13 @@ private:
     size_t n_symbols_ = 0;
     bool dense_ = true;
 
-    std::vector<StackTop> stacks_;
-    std::unordered_map<uint64_t, Stack> stack_of_;
-    std::unordered_map<Stack, std::pair<uint32_t, uint32_t>> expansions_;
-    std::vector<Stack> expanded_;
-
-    std::vector<StateInfo> states_;
-    std::vector<Stack> members_;
-    std::unordered_set<State, SameStacks, SameStacks> state_of_;
+    std::vector<StackSet> sets_;
+    std::vector<Branch> branches_;
+    std::unordered_set<State, SameSet, SameSet> set_of_;
+    std::unordered_map<State, State> expanded_;
+    std::unordered_map<uint64_t, State> united_;
+    // What follows a state: a row of symbols for each state that was asked for it, or one by one where there are many.
+    std::vector<uint32_t> rows_;
     std::vector<State> table_;
     std::unordered_map<uint64_t, State> sparse_;
     State start_ = DEAD;

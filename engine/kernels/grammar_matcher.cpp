@@ -27,28 +27,12 @@ size_t start_of(const std::smatch & match) {
 }  // namespace
 
 GrammarMatcher::GrammarMatcher(std::shared_ptr<const GrammarRules> rules, std::shared_ptr<const GrammarPieces> pieces,
-                               const GrammarTriggers * triggers)
-    : pieces_(std::move(pieces)), automaton_(std::move(rules)), state_(automaton_.start()) {
-    if (triggers == nullptr) {
-        return;
-    }
-    awaits_trigger_ = true;
-    trigger_tokens_ = triggers->tokens;
-    for (const std::string & pattern : triggers->patterns) {
-        if (pattern.size() > MAX_PATTERN) {
-            throw GrammarError("a trigger's pattern is too long");
-        }
-        try {
-            // The reference's library and syntax, with its other engine: the one that takes time in proportion to the
-            // text, where the reference's can take forever or overflow the stack.
-            const auto syntax = std::regex::ECMAScript | std::regex_constants::__polynomial;
-            const bool whole = !pattern.empty() && pattern.front() == '^' && pattern.back() == '$';
-            trigger_patterns_.push_back({std::regex(pattern, syntax), whole});
-        } catch (const std::regex_error & error) {
-            throw GrammarError(error.what());
-        }
-    }
-}
+                               std::shared_ptr<const GrammarTriggers> triggers)
+    : pieces_(std::move(pieces)),
+      automaton_(std::move(rules)),
+      state_(automaton_.start()),
+      triggers_(std::move(triggers)),
+      awaits_trigger_(triggers_ != nullptr) {}
 
 // --- which tokens may come next ----------------------------------------------------------------------------------
 
@@ -213,13 +197,13 @@ bool GrammarMatcher::take(Token token, std::string_view text) {
 
 bool GrammarMatcher::await_trigger(Token token) {
     const std::string & piece = pieces_->piece(token);
-    if (std::find(trigger_tokens_.begin(), trigger_tokens_.end(), token) != trigger_tokens_.end()) {
+    if (triggers_->has_token(token)) {
         awaits_trigger_ = false;
         return take(token, piece);
     }
     free_text_ += piece;
     free_.push_back({token, free_text_.size()});
-    const size_t start = find_trigger();
+    const size_t start = triggers_->find(free_text_);
     if (start == std::string::npos) {
         return true;
     }
@@ -237,12 +221,32 @@ bool GrammarMatcher::await_trigger(Token token) {
     return true;
 }
 
-size_t GrammarMatcher::find_trigger() const {
+GrammarTriggers::GrammarTriggers(std::vector<Token> tokens, const std::vector<std::string> & patterns)
+    : tokens_(std::move(tokens)) {
+    for (const std::string & pattern : patterns) {
+        if (pattern.size() > MAX_PATTERN) {
+            throw GrammarError("a trigger's pattern is too long");
+        }
+        try {
+            // The reference's library and syntax, with its other engine: the one that takes time in proportion to the
+            // text, where the reference's can take forever or overflow the stack.
+            const auto syntax = std::regex::ECMAScript | std::regex_constants::__polynomial;
+            const bool whole = !pattern.empty() && pattern.front() == '^' && pattern.back() == '$';
+            patterns_.push_back({std::regex(pattern, syntax), whole});
+        } catch (const std::regex_error & error) {
+            throw GrammarError(error.what());
+        }
+    }
+}
+
+bool GrammarTriggers::has_token(Token token) const {
+    return std::find(tokens_.begin(), tokens_.end(), token) != tokens_.end();
+}
+
+size_t GrammarTriggers::find(const std::string & text) const {
     std::smatch match;
-    for (const Trigger & trigger : trigger_patterns_) {
-        const bool found = (trigger.whole && std::regex_match(free_text_, match, trigger.regex)) ||
-                           std::regex_search(free_text_, match, trigger.regex);
-        if (found) {
+    for (const auto & [regex, whole] : patterns_) {
+        if ((whole && std::regex_match(text, match, regex)) || std::regex_search(text, match, regex)) {
             return start_of(match);
         }
     }

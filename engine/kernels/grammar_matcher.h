@@ -16,17 +16,31 @@
 namespace bankml {
 
 // What a lazy grammar waits for. The answer is free until a trigger comes; the grammar starts with the trigger.
-struct GrammarTriggers {
-    std::vector<Token> tokens;
-    std::vector<std::string> patterns;  // ECMAScript regular expressions over the answer's text
+class GrammarTriggers {
+public:
+    // `patterns` are ECMAScript regular expressions over the answer's text. Throws GrammarError for what is none, is
+    // longer than 4096 bytes, or refers back to one of its groups.
+    GrammarTriggers(std::vector<Token> tokens, const std::vector<std::string> & patterns);
+
+    bool has_token(Token token) const;
+    // Where in a text the grammar starts by one of the patterns, or npos.
+    size_t find(const std::string & text) const;
+
+private:
+    struct Pattern {
+        std::regex regex;
+        bool whole;  // has to match all of the text, if it can
+    };
+
+    std::vector<Token> tokens_;
+    std::vector<Pattern> patterns_;
 };
 
 class GrammarMatcher {
 public:
-    // With `triggers` the grammar is lazy. Throws GrammarError, also for a pattern that is no regular expression, is
-    // longer than 4096 bytes or refers back to one of its groups.
+    // With `triggers` the grammar is lazy.
     GrammarMatcher(std::shared_ptr<const GrammarRules> rules, std::shared_ptr<const GrammarPieces> pieces,
-                   const GrammarTriggers * triggers);
+                   std::shared_ptr<const GrammarTriggers> triggers);
 
     // Whether the token may come next. `token` must be in the vocabulary, here and below.
     bool allows(Token token);
@@ -42,10 +56,6 @@ private:
     using State = GrammarAutomaton::State;
     using Bits = std::vector<uint64_t>;
 
-    struct Trigger {
-        std::regex regex;
-        bool whole;  // has to match all of the text
-    };
     // A token of the free part, and where its text ends there.
     struct Free {
         Token token;
@@ -60,17 +70,14 @@ private:
     State after_text(State state, const Decoded & decoded);
     bool take(Token token, std::string_view text);
     bool await_trigger(Token token);
-    // Where in the free text the grammar starts by one of the patterns, or npos.
-    size_t find_trigger() const;
 
     std::shared_ptr<const GrammarPieces> pieces_;
     GrammarAutomaton automaton_;
     State state_;
     PartialCharacter cut_;  // what the last token left of a character
 
-    bool awaits_trigger_ = false;
-    std::vector<Token> trigger_tokens_;
-    std::vector<Trigger> trigger_patterns_;
+    std::shared_ptr<const GrammarTriggers> triggers_;
+    bool awaits_trigger_;
     std::string free_text_;
     std::vector<Free> free_;
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from engine.gguf import GGMLType
 from testing.oracles import (
     compare_caches,
+    compare_grammars,
     compare_models,
     compare_operations,
     compare_schemas,
@@ -24,9 +25,9 @@ from testing.oracles.comparison import Report
 from testing.oracles.reference_server import require
 from testing.server_process import ServerError
 
-PARTS = ("operations", "steps", "caches", "tokenizers", "schemas", "small", "models")
-"""Products and rows of each weight type, the steps between them, attention over each cache, tokenizers, grammars of
-JSON schemas, small models, SmolLM2."""
+PARTS = ("operations", "steps", "caches", "tokenizers", "grammars", "schemas", "small", "models")
+"""Products and rows of each weight type, the steps between them, attention over each cache, tokenizers, grammars,
+grammars of JSON schemas, small models, SmolLM2."""
 
 
 def main() -> int:
@@ -59,6 +60,8 @@ def main() -> int:
             compare_caches.compare(report, arguments.only)
         if "tokenizers" in (arguments.parts or PARTS):
             compare_tokenizers.compare(report, arguments.only)
+        if "grammars" in (arguments.parts or PARTS):
+            compare_grammars.compare(report, arguments.only)
         if "schemas" in (arguments.parts or PARTS) and not arguments.only:
             compare_schemas.compare(report)
         if "small" in (arguments.parts or PARTS):

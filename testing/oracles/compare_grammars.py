@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.errors import InvalidRequest
+from engine.errors import InvalidGrammar
 from engine.gguf import GGUFFile
 from engine.grammar import GrammarError, GrammarParams, GrammarTrigger, TriggerType, grammar_matcher
 from engine.kernels._kernels import GrammarMatcher
@@ -28,11 +28,13 @@ _OURS_ALONE = ("too ambiguous", "nested too deep", "maximum is below", "too many
 """What only we refuse: it would exhaust the reference."""
 
 
-def compare(report: Report, n_random: int = N_RANDOM, seed: int = 1) -> None:
-    """Compares written and random grammars over a vocabulary of each kind."""
+def compare(report: Report, only: Sequence[str], *, n_random: int = N_RANDOM, seed: int = 1) -> None:
+    """Compares written and random grammars over a vocabulary of each kind, or over the named GGUF files'."""
+    names = [name for name in VOCABULARIES if not only or name in only]
+    names += [name for name in only if name.endswith(".gguf")]
     with tempfile.TemporaryDirectory() as folder:
-        for name in VOCABULARIES:
-            path = write(metadata_of(name), Path(folder))
+        for name in names:
+            path = Path(name) if name.endswith(".gguf") else write(metadata_of(name), Path(folder))
             with GGUFFile.open(path) as file, ReferenceVocabulary(path) as reference:
                 ours = Tokenizer.from_gguf(file.metadata)
                 with report.group("grammars", f"{name}, written", "-") as group:
@@ -42,61 +44,100 @@ def compare(report: Report, n_random: int = N_RANDOM, seed: int = 1) -> None:
                     _compare(group, ours, reference, random_grammars(n_random, seed), n_walks=1)
 
 
-def _compare(group: Group, ours: Tokenizer, reference: ReferenceVocabulary, texts: Iterable[str], n_walks: int) -> None:
-    for text in texts:
-        for walk in range(n_walks):
-            try:
-                mine = grammar_matcher(GrammarParams(text), ours)
-            except InvalidRequest as error:
-                if any(reason in str(error) for reason in _OURS_ALONE):
-                    break
-                mine = None
-            theirs = ReferenceGrammar.of(reference, text)
-            if mine is None or theirs is None:
-                group.compare(f"{text!r} is one", np.array(mine is not None), np.array(theirs is not None))
-                break
-            for step, (found, expected) in enumerate(_walk(mine, theirs, ours, random.Random(f"{text} {walk}"))):
-                group.compare(f"{text!r}, token {step} of walk {walk}", found, expected)
-            theirs.close()
+def opened(
+    tokenizer: Tokenizer, text: str, triggers: tuple[GrammarTrigger, ...] | None = None
+) -> GrammarMatcher | str | None:
+    """Our matcher; None for what is no grammar, the reason for one that only we refuse."""
+    try:
+        return grammar_matcher(GrammarParams(text, lazy=triggers is not None, triggers=triggers or ()), tokenizer)
+    except InvalidGrammar as error:
+        return error.reason if any(reason in error.reason for reason in _OURS_ALONE) else None
 
 
-def _walk(
-    mine: GrammarMatcher, theirs: ReferenceGrammar, tokenizer: Tokenizer, draw: random.Random
-) -> Iterator[tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]]:
+def triggers_of(patterns: Iterable[str], tokens: Iterable[int]) -> tuple[GrammarTrigger, ...]:
+    """Patterns and tokens as triggers."""
+    by_pattern = (GrammarTrigger(TriggerType.PATTERN, pattern) for pattern in patterns)
+    return (*by_pattern, *(GrammarTrigger(TriggerType.TOKEN, "", token) for token in tokens))
+
+
+def lazy_cases(tokenizer: Tokenizer) -> Iterator[tuple[str, tuple[str, ...], tuple[int, ...], list[int]]]:
+    """The lazy grammars for a vocabulary: text, triggers as patterns and as tokens, the tokens of the free part."""
+    for text, patterns, by_token, before in LAZY:
+        free = tokenizer.encode(before, add_special=False)
+        yield text.replace("LAST", str(free[-1])), patterns, (free[-1],) if by_token else (), free
+
+
+def answers(
+    reference: ReferenceGrammar, guard: GrammarMatcher, tokenizer: Tokenizer, seed: str
+) -> Iterator[tuple[npt.NDArray[np.bool_], int]]:
+    """A random answer under the reference's grammar: which tokens it lets come next and the one that is taken, -1 when
+    it was the last step. `guard` is ours at the same place: the reference would end the process where ours gives up.
+    """
+    draw = random.Random(seed)
     for _ in range(N_TOKENS):
-        try:
-            found = allowed(mine, tokenizer.n_vocab)
-        except GrammarError:
-            return  # too ambiguous: the reference would take hours or all of the memory
-        yield found, theirs.allowed()
-        (choices,) = np.nonzero(found)
-        if not len(choices):
-            return
-        token = int(draw.choice(choices))
-        if draw.random() < 0.3:  # a token that cuts a character is rare, and what follows it matters
+        expected = reference.allowed()
+        (choices,) = np.nonzero(expected)
+        token = int(draw.choice(choices)) if len(choices) else -1
+        if token >= 0 and draw.random() < 0.3:  # tokens that cut a character are rare, and what follows them matters
             cut = [choice for choice in choices if tokenizer.piece(int(choice), special=True)[-1:] > b"\x7f"]
             token = int(draw.choice(cut)) if cut else token
-        if not mine.accept(token):
-            return  # the reference gives up here too, with the process
-        theirs.accept(token)
+        if token >= 0 and not guard.accept(token):
+            token = -1
+        yield expected, token
+        if token < 0:
+            return
+        reference.accept(token)
         if tokenizer.is_eog(token):
             return
 
 
-def _compare_lazy(group: Group, ours: Tokenizer, reference: ReferenceVocabulary) -> None:
-    for text, patterns, tokens, before in LAZY:
-        triggers = [GrammarTrigger(TriggerType.PATTERN, pattern) for pattern in patterns]
-        triggers += [GrammarTrigger(TriggerType.TOKEN, "", token) for token in tokens]
-        mine = grammar_matcher(GrammarParams(text, lazy=True, triggers=tuple(triggers)), ours)
-        theirs = ReferenceGrammar.of(reference, text, (patterns, tokens))
-        assert theirs is not None
-        for token in ours.encode(before, add_special=False):
-            group.compare(f"{text!r} after {before!r}", allowed(mine, ours.n_vocab), theirs.allowed())
-            assert mine.accept(token)
-            theirs.accept(token)
-        for found, expected in _walk(mine, theirs, ours, random.Random(text)):
-            group.compare(f"{text!r} lazily", found, expected)
+def _compare(group: Group, ours: Tokenizer, reference: ReferenceVocabulary, texts: Iterable[str], n_walks: int) -> None:
+    for text in texts:
+        for walk in range(n_walks):
+            mine, guard = opened(ours, text), opened(ours, text)
+            if isinstance(mine, str) or isinstance(guard, str):
+                break
+            theirs = ReferenceGrammar.of(reference, text)
+            if mine is None or guard is None or theirs is None:
+                group.compare(f"{text!r} is one", np.array(mine is not None), np.array(theirs is not None))
+                break
+            _compare_answer(group, ours, text, f"{walk}", (mine, guard, theirs))
+
+
+def _compare_answer(
+    group: Group,
+    tokenizer: Tokenizer,
+    text: str,
+    walk: str,
+    grammars: tuple[GrammarMatcher, GrammarMatcher, ReferenceGrammar],
+) -> None:
+    mine, guard, theirs = grammars
+    try:
+        found = allowed(mine, tokenizer.n_vocab)
+        for expected, token in answers(theirs, guard, tokenizer, f"{text} {walk}"):
+            group.compare(f"{text!r}, walk {walk}", found, expected)
+            if token < 0 or not mine.accept(token):
+                break
+            found = allowed(mine, tokenizer.n_vocab)
+    except GrammarError:
+        return  # too ambiguous: the reference would take hours, or all of the memory
+    finally:
         theirs.close()
+
+
+def _compare_lazy(group: Group, ours: Tokenizer, reference: ReferenceVocabulary) -> None:
+    for text, patterns, tokens, free in lazy_cases(ours):
+        triggers = triggers_of(patterns, tokens)
+        mine, guard = opened(ours, text, triggers), opened(ours, text, triggers)
+        theirs = ReferenceGrammar.of(reference, text, (patterns, tokens))
+        assert isinstance(mine, GrammarMatcher)
+        assert isinstance(guard, GrammarMatcher)
+        assert theirs is not None
+        for token in free:
+            group.compare(f"{text!r}, not yet triggered", allowed(mine, ours.n_vocab), theirs.allowed())
+            assert mine.accept(token) == guard.accept(token) is True
+            theirs.accept(token)
+        _compare_answer(group, ours, text, "lazily", (mine, guard, theirs))
 
 
 def allowed(matcher: GrammarMatcher, n_vocab: int) -> npt.NDArray[np.bool_]:

@@ -100,13 +100,13 @@ NONE = (
 )
 
 LAZY = (
-    # grammar, triggers as patterns, triggers as tokens, the free text before
-    ('root ::= "<call>" [a-z]+ "</call>"', ("<call>",), (), "I will <call>"),
-    ('root ::= "<call>" [a-z]+ "</call>"', ("[\\s\\S]*?(<call>)[\\s\\S]*",), (), "one two <call>"),
-    ('root ::= "{" [0-9]+ "}"', ("^\\s*(\\{)[0-9]*$",), (), "  {"),
-    ("root ::= <[1]> [a-z ]+", ("never",), (1,), "What <|im_start|>"),
-    ('root ::= "b" "c"{2}', ("a(b)", "x"), (), "aaab"),
-    ('root ::= "ab" [0-9]', ("(z)?(a)b",), (), "so ab"),
+    # grammar, triggers as patterns, whether the last token of the free text is one too (LAST in the grammar), that text
+    ('root ::= "<call>" [a-z]+ "</call>"', ("<call>",), False, "I will <call>"),
+    ('root ::= "<call>" [a-z]+ "</call>"', ("[\\s\\S]*?(<call>)[\\s\\S]*",), False, "one two <call>"),
+    ('root ::= "{" [0-9]+ "}"', ("^\\s*(\\{)[0-9]*$",), False, "  {"),
+    ("root ::= <[LAST]> [a-z ]+", ("never",), True, "What now"),
+    ('root ::= "b" "c"{2}', ("a(b)", "x"), False, "aaab"),
+    ('root ::= "ab" [0-9]', ("(z)?(a)b",), False, "so ab"),
 )
 
 
