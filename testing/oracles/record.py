@@ -1,9 +1,10 @@
 """Ask the reference and write down what it answered: `python -m testing.oracles.record [--only NAME] MODEL.gguf`.
 
 Greedy chats, seeded completions and conversations go to `records/smollm2_q4_1.json`; completions that use the rarer
-samplers and completions with the ten best tokens of each step go to files beside it. A record names the model's sha256,
-the reference's build and its flags; each request starts from an empty slot (`cache_prompt` false), but for the later
-turns of a conversation. Token ids are those the server returned (`return_tokens`), the end token included.
+samplers, that follow a grammar, and with the ten best tokens of each step go to files beside it. A record names the
+model's sha256, the reference's build and its flags; each request starts from an empty slot (`cache_prompt` false), but
+for the later turns of a conversation. Token ids are those the server returned (`return_tokens`), the end token
+included.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from testing.oracles import cases, prompts
+from testing.oracles.constrained_cases import CONSTRAINED
 from testing.oracles.reference_server import ReferenceServer
 from testing.server_process import ServerError
 
@@ -152,6 +154,7 @@ def record_all(server: ReferenceServer, header: Json, only: str | None, folder: 
     files: dict[str, Callable[[], dict[str, list[Json]]]] = {
         "smollm2_q4_1": main_groups,
         "smollm2_q4_1_samplers": lambda: {"completions": completions(cases.SAMPLERS, n_predict=48)},
+        "smollm2_q4_1_constrained": lambda: {"completions": completions(CONSTRAINED)},
         "smollm2_q4_1_probabilities": lambda: {
             "completions": completions(cases.PROBABILITIES, n_predict=24, temperature=0, n_probs=N_BEST)
         },

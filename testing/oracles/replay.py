@@ -16,7 +16,9 @@ from typing import Any
 
 from engine.generation import Final, GenerationRequest, generate
 from engine.model import Model
-from engine.sampling import SamplingParams
+from server.wire.fields import parse_fields
+from server.wire.llama import Defaults, build_job
+from server.wire.openai import CHAT_KNOWN, COMPLETION_KNOWN
 from slots.slot import Slot
 
 FOLDER = Path(__file__).parent
@@ -93,14 +95,9 @@ class Outcome:
 
 
 def generation_request(model: Model, record: Record) -> GenerationRequest:
-    """The recorded request as the engine takes it; its prompt is the recorded token ids."""
-    asked = record["request"]
-    return GenerationRequest(
-        prompt=record["prompt_ids"],
-        sampling=SamplingParams.from_request(asked, SamplingParams.from_metadata(model.metadata), model.tokenizer),
-        n_predict=asked.get("n_predict", asked.get("max_tokens", -1)),
-        stop=tuple(asked.get("stop", ())),
-    )
+    """The recorded request as the server hands it to the engine; its prompt is the recorded token ids."""
+    fields = parse_fields(record["request"], COMPLETION_KNOWN | CHAT_KNOWN)
+    return build_job(record["prompt_ids"], fields, model, Defaults({})).request
 
 
 def answer(model: Model, slot: Slot, record: Record) -> Outcome:

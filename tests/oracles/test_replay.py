@@ -11,9 +11,10 @@ from engine.model import Model, ModelOptions
 from registry.pins import DEFAULT_MODEL
 from slots.slot import Slot
 from testing.oracles import cases, replay
+from testing.oracles.constrained_cases import CONSTRAINED
 from testing.oracles.replay import Record
 
-FILES = ("smollm2_q4_1", "smollm2_q4_1_samplers", "smollm2_q4_1_probabilities")
+FILES = tuple(f"smollm2_q4_1{part}" for part in ("", "_samplers", "_constrained", "_probabilities"))
 SESSIONS = list(replay.sessions(*FILES))
 RECORDS = [record for session in SESSIONS for record in session]
 KNOWN = replay.known_differences()
@@ -73,6 +74,8 @@ def test_records_spread_from_5_to_1500_prompt_tokens() -> None:
 
 
 def test_every_case_is_recorded() -> None:
-    asked = [case.name for case in (*cases.CHATS, *cases.COMPLETIONS, *cases.SAMPLERS, *cases.PROBABILITIES)]
+    asked = [
+        case.name for case in (*cases.CHATS, *cases.COMPLETIONS, *cases.SAMPLERS, *CONSTRAINED, *cases.PROBABILITIES)
+    ]
     turns = [f"{name}/{n}" for name, turns in cases.CONVERSATIONS.items() for n, _ in enumerate(turns, 1)]
     assert sorted(record["name"] for record in RECORDS) == sorted(asked + turns)
