@@ -1,8 +1,7 @@
 """Sampling parameters as llama-server b11192 resolves them, and its sampler chain.
 
 The chain itself is compiled (`engine/kernels/sampler.cpp`), and so are grammars (`engine/grammar.py`). Here are the
-names, the defaults, the limits and the refusals of `server-schema.cpp` and `common_sampler_init`. What is not
-reproduced yet (the infill sampler) is refused with the reason, never ignored.
+names, the defaults, the limits and the refusals of `server-schema.cpp` and `common_sampler_init`.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from engine.errors import InvalidRequest
 from engine.grammar import NO_GRAMMAR, GrammarError, GrammarParams, accept, grammar_from_request, grammar_matcher
+from engine.infill import infill_vocabulary
 from engine.kernels import _kernels
 
 INT32_MAX = 2**31 - 1
@@ -63,6 +63,10 @@ class Vocabulary(Protocol):
     @property
     def n_vocab(self) -> int: ...
     @property
+    def eos(self) -> int | None: ...
+    @property
+    def eot(self) -> int | None: ...
+    @property
     def eog(self) -> frozenset[int]: ...
     def is_eog(self, token: int, /) -> bool: ...
     def piece(self, token: int, /, *, special: bool = False) -> bytes: ...
@@ -78,7 +82,7 @@ class SamplingParams:
         seed: 32 bits; `RANDOM_SEED` (-1 in a request) draws one.
         logit_bias: (token, bias) in the order they are added; the end tokens of `ignore_eos` are among them.
         suppress_tokens: tokens the model file never wants sampled.
-        samplers: the chain, in order. `adaptive_p` anywhere ends it with adaptive-p; `infill` is refused.
+        samplers: the chain, in order. `adaptive_p` anywhere ends it with adaptive-p.
         mirostat: 1 or 2 takes the place of every sampler but the temperature.
         n_probs: when positive, so many of the most likely tokens are shown beside each token.
         grammar: what the answer has to follow.
@@ -190,7 +194,7 @@ class SamplingParams:
         return params
 
     def check(self) -> None:
-        """Raises InvalidRequest for what llama-server's sampler refuses and for what is not reproduced."""
+        """Raises InvalidRequest for what llama-server's sampler refuses."""
         reason = "Failed to initialize samplers: "
         inverse = f32(1.0 / self.repeat_penalty) if self.repeat_penalty > 0.0 else math.inf
         if not math.isfinite(self.repeat_penalty) or not math.isfinite(inverse):
@@ -199,8 +203,6 @@ class SamplingParams:
             raise InvalidRequest(reason + "penalty_freq must be finite")
         if not math.isfinite(self.presence_penalty):
             raise InvalidRequest(reason + "penalty_present must be finite")
-        if self.mirostat == 0 and "infill" in self.samplers:
-            raise InvalidRequest("the infill sampler is not supported yet")
 
 
 _METADATA_KEYS: Mapping[str, tuple[str, type]] = {
@@ -303,11 +305,14 @@ class Sampler:
         #: The seed really used: the request's, or the one drawn.
         self.seed = secrets.randbelow(RANDOM_SEED) if params.seed == RANDOM_SEED else params.seed
         native = native_params(params, self.seed)
-        bias = [*params.logit_bias, *((token, -math.inf) for token in params.suppress_tokens)]
+        # A flag may name any token; the reference, too, finds none for one that is not there.
+        bias = [(token, amount) for token, amount in params.logit_bias if 0 <= token < vocabulary.n_vocab]
+        bias += [(token, -math.inf) for token in params.suppress_tokens]
         breakers: list[tuple[int, list[int]]] = []
         if params.dry_multiplier != 0.0 and params.dry_base >= 1.0 and params.dry_penalty_last_n > 0:
             breakers = dry_breakers(vocabulary, params.dry_sequence_breakers)
-        self._chain = _kernels.SamplerChain(native, vocabulary.n_vocab, bias, breakers, keep_candidates)
+        infill = infill_vocabulary(vocabulary) if _kernels.Stage.INFILL in native.stages else None
+        self._chain = _kernels.SamplerChain(native, vocabulary.n_vocab, bias, breakers, keep_candidates, infill)
         self._vocabulary = vocabulary
         self._grammar = grammar_matcher(params.grammar, vocabulary) if params.grammar.text else None
 

@@ -44,6 +44,7 @@ class Stage(Enum):
     MIN_P = 6
     XTC = 7
     TEMPERATURE = 8
+    INFILL = 9
 
 class Ending(Enum):
     PLAIN = 0
@@ -80,6 +81,17 @@ class SamplerParams:
     stages: Sequence[Stage]
     ending: Ending
 
+class InfillVocabulary:
+    """The tokens' pieces in order, for the infill sampler.
+
+    Args:
+        pieces: of each token, as it is written in a text; b"" for control tokens.
+        ending: the tokens that end an answer.
+        end: the one to end it with.
+    """
+
+    def __init__(self, pieces: Sequence[bytes], ending: Sequence[int], end: int) -> None: ...
+
 class SamplerChain:
     def __init__(
         self,
@@ -88,6 +100,7 @@ class SamplerChain:
         bias: Sequence[tuple[int, float]],
         breakers: Sequence[tuple[int, Sequence[int]]],
         keep_candidates: bool,
+        infill: InfillVocabulary | None = None,
     ) -> None: ...
     def accept(self, token: int) -> None: ...
     def accept_many(self, tokens: Sequence[int]) -> None: ...

@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -15,6 +16,7 @@
 #include "sampler.h"
 
 #include <cerrno>
+#include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -29,6 +31,7 @@ namespace {
 using LogitsRow = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 void bind_sampler(nb::module_ & m) {
+    using bankml::InfillVocabulary;
     using bankml::SamplerChain;
     using bankml::SamplerParams;
     nb::enum_<bankml::Stage>(m, "Stage")
@@ -40,7 +43,8 @@ void bind_sampler(nb::module_ & m) {
         .value("TOP_P", bankml::Stage::TopP)
         .value("MIN_P", bankml::Stage::MinP)
         .value("XTC", bankml::Stage::Xtc)
-        .value("TEMPERATURE", bankml::Stage::Temperature);
+        .value("TEMPERATURE", bankml::Stage::Temperature)
+        .value("INFILL", bankml::Stage::Infill);
     nb::enum_<bankml::Ending>(m, "Ending")
         .value("PLAIN", bankml::Ending::Plain)
         .value("ADAPTIVE_P", bankml::Ending::AdaptiveP)
@@ -74,10 +78,24 @@ void bind_sampler(nb::module_ & m) {
         .def_rw("adaptive_decay", &SamplerParams::adaptive_decay)
         .def_rw("stages", &SamplerParams::stages)
         .def_rw("ending", &SamplerParams::ending);
+    nb::class_<InfillVocabulary>(m, "InfillVocabulary")
+        .def(
+            "__init__",
+            [](InfillVocabulary * self, const std::vector<nb::bytes> & pieces, const std::vector<bankml::Token> & ending,
+               bankml::Token end) {
+                std::vector<std::string> texts;
+                texts.reserve(pieces.size());
+                for (const nb::bytes & piece : pieces) {
+                    texts.emplace_back(piece.c_str(), piece.size());
+                }
+                new (self) InfillVocabulary(texts, ending, end);
+            },
+            nb::arg("pieces"), nb::arg("ending"), nb::arg("end"));
     nb::class_<SamplerChain>(m, "SamplerChain")
         .def(nb::init<const SamplerParams &, int32_t, std::vector<std::pair<bankml::Token, float>>,
-                      const std::vector<bankml::Breaker> &, bool>(),
-             nb::arg("params"), nb::arg("n_vocab"), nb::arg("bias"), nb::arg("breakers"), nb::arg("keep_candidates"))
+                      const std::vector<bankml::Breaker> &, bool, std::shared_ptr<const InfillVocabulary>>(),
+             nb::arg("params"), nb::arg("n_vocab"), nb::arg("bias"), nb::arg("breakers"), nb::arg("keep_candidates"),
+             nb::arg("infill") = nb::none())
         .def("accept", &SamplerChain::accept, nb::arg("token"))
         .def(
             "accept_many",

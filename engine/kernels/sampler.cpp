@@ -111,12 +111,14 @@ void scale_by_temperature(Candidate * cur, size_t size, float temperature) {
 }  // namespace
 
 SamplerChain::SamplerChain(const SamplerParams & params, int32_t n_vocab, std::vector<std::pair<Token, float>> bias,
-                           const std::vector<Breaker> & breakers, bool keep_candidates)
+                           const std::vector<Breaker> & breakers, bool keep_candidates,
+                           std::shared_ptr<const InfillVocabulary> infill)
     : params_(params),
       n_vocab_(n_vocab),
       bias_(std::move(bias)),
       keep_candidates_(keep_candidates),
       in_default_order_(params.stages == SamplerParams::default_stages()),
+      infill_(std::move(infill)),
       draw_rng_(params.seed),
       xtc_rngs_(static_cast<size_t>(std::count(params.stages.begin(), params.stages.end(), Stage::Xtc)),
                 std::mt19937(params.seed)),
@@ -125,6 +127,10 @@ SamplerChain::SamplerChain(const SamplerParams & params, int32_t n_vocab, std::v
       adaptive_weight_(1.0f / (1.0f - params.adaptive_decay)) {
     for (const auto & [token, amount] : bias_) {
         check(token);
+    }
+    const bool infills = std::find(params.stages.begin(), params.stages.end(), Stage::Infill) != params.stages.end();
+    if (infills && (infill_ == nullptr || infill_->place.size() != static_cast<size_t>(n_vocab))) {
+        throw std::invalid_argument("the infill sampler needs the vocabulary");
     }
     for (const auto & [head, tail] : breakers) {
         breakers_[head].push_back(tail);

@@ -8,7 +8,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <random>
+#include <string>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -18,7 +20,7 @@ namespace bankml {
 
 using Token = int32_t;
 
-enum class Stage : int32_t { Penalties, Dry, TopNSigma, TopK, Typical, TopP, MinP, Xtc, Temperature };
+enum class Stage : int32_t { Penalties, Dry, TopNSigma, TopK, Typical, TopP, MinP, Xtc, Temperature, Infill };
 
 // How the chain ends: with a plain draw, or with one that also decides what it draws from.
 enum class Ending : int32_t { Plain, AdaptiveP, Mirostat, MirostatV2 };
@@ -85,15 +87,33 @@ struct TokenProbabilities {
 // By one row of `n_vocab` (at least one) logits, untouched by any sampler; `n_best` is at least one.
 TokenProbabilities probabilities_of(const float * logits, int32_t n_vocab, size_t n_best, Token token);
 
+// What the infill sampler needs of a vocabulary: which tokens' pieces begin which others', in time that does not grow
+// with the square of the candidates.
+struct InfillVocabulary {
+    // `pieces` as tokens are written in a text, empty for control tokens; `ending` end an answer; `end` is the one to
+    // end it with. A token outside the vocabulary is a std::out_of_range.
+    InfillVocabulary(const std::vector<std::string> & pieces, const std::vector<Token> & ending, Token end);
+
+    bool ends_answer(Token token) const { return ends[static_cast<size_t>(token)] != 0; }
+
+    std::vector<int32_t> place;  // of each token, in the order of the pieces' bytes
+    std::vector<int32_t> first;  // of the places whose pieces begin with the token's (its own and its like among them)
+    std::vector<int32_t> last;   // one past them; no places for an empty piece
+    std::vector<uint8_t> ends;
+    Token end;
+};
+
 // A restart sequence of DRY: a head token and the tokens that must follow it.
 using Breaker = std::pair<Token, std::vector<Token>>;
 
 class SamplerChain {
 public:
-    // `bias` in the order it is added; `keep_candidates` keeps what the draw saw for candidates(). A token outside the
-    // vocabulary is a std::out_of_range here and in accept().
+    // `bias` in the order it is added; `keep_candidates` keeps what the draw saw for candidates(); `infill` is needed
+    // where the infill sampler is in the order, else a std::invalid_argument. A token outside the vocabulary is a
+    // std::out_of_range here and in accept().
     SamplerChain(const SamplerParams & params, int32_t n_vocab, std::vector<std::pair<Token, float>> bias,
-                 const std::vector<Breaker> & breakers, bool keep_candidates);
+                 const std::vector<Breaker> & breakers, bool keep_candidates,
+                 std::shared_ptr<const InfillVocabulary> infill = nullptr);
 
     // Counts a token of the prompt or the answer towards the penalties and DRY.
     void accept(Token token);
@@ -133,6 +153,9 @@ private:
     void min_p();
     void xtc(std::mt19937 & rng);
     void temperature();
+    void infill();
+    void merge_prefixes();
+    size_t keep_likely(float p);
     Token draw();
     Token draw_plainly();
     Token draw_mirostat();
@@ -153,6 +176,7 @@ private:
     std::vector<std::pair<Token, float>> bias_;
     bool keep_candidates_;
     bool in_default_order_;
+    std::shared_ptr<const InfillVocabulary> infill_;
 
     std::mt19937 draw_rng_;
     std::vector<std::mt19937> xtc_rngs_;  // one for each time XTC is in the order

@@ -47,6 +47,7 @@ void SamplerChain::apply(Stage stage) {
         case Stage::TopP: return top_p();
         case Stage::MinP: return min_p();
         case Stage::Temperature: return temperature();
+        case Stage::Infill: return infill();
         case Stage::Xtc: return;  // has a generator of its own: see apply_in_order
     }
 }

@@ -84,6 +84,84 @@ COMPLETIONS = (
 )
 """Seeded, through /completion and llama-server's default sampler chain."""
 
+_OPEN = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+_EVERY = {
+    "samplers": "edskypmxt",
+    "temperature": 1.1,
+    "dynatemp_range": 0.3,
+    "top_k": 80,
+    "top_p": 0.97,
+    "min_p": 0.01,
+    "typical_p": 0.98,
+    "top_n_sigma": 3.0,
+    "xtc_probability": 0.4,
+    "xtc_threshold": 0.08,
+    "repeat_penalty": 1.1,
+    "presence_penalty": 0.1,
+    "frequency_penalty": 0.1,
+    "dry_multiplier": 0.6,
+}
+_MORE_SAMPLERS: Mapping[str, Mapping[str, Any]] = {
+    "temperature-alone": {"samplers": "t", "temperature": 0.9},
+    "temperature-low": {**_OPEN, "temperature": 0.1},
+    "temperature-high": {"temperature": 3.0, "top_k": 10},
+    "temperature-zero-seeded": {"temperature": 0, "top_k": 5},
+    "top-k-alone": {"samplers": "k", "top_k": 8},
+    "top-k-one": {"top_k": 1},
+    "top-k-more-than-there-are": {**_OPEN, "top_k": 100000},
+    "top-k-200": {**_OPEN, "top_k": 200, "temperature": 1.2},
+    "top-p-alone": {"samplers": "p", "top_p": 0.6},
+    "top-p-zero": {"samplers": ["top_p", "temperature"], "top_p": 0.0},
+    "top-p-of-all": {**_OPEN, "top_p": 0.9, "temperature": 1.1},
+    "min-p-alone": {"samplers": "m", "min_p": 0.1},
+    "min-p-one": {**_OPEN, "min_p": 1.0},
+    "min-p-of-all": {**_OPEN, "min_p": 0.02, "temperature": 1.3},
+    "typical-alone": {"samplers": ["typ_p"], "typical_p": 0.5},
+    "typical-of-all": {**_OPEN, "typical_p": 0.8},
+    "top-n-sigma-alone": {"samplers": "s", "top_n_sigma": 1.5},
+    "xtc-alone": {"samplers": "x", "xtc_probability": 1.0, "xtc_threshold": 0.1},
+    "xtc-always": {**_OPEN, "xtc_probability": 1.0, "xtc_threshold": 0.2, "temperature": 0.7},
+    "xtc-off-by-threshold": {"xtc_probability": 1.0, "xtc_threshold": 0.6},
+    "penalties-alone": {"samplers": "e", "repeat_penalty": 1.4, "repeat_last_n": 16},
+    "penalties-of-nothing": {"repeat_penalty": 1.4, "repeat_last_n": 0},
+    "penalties-that-reward": {"repeat_penalty": 0.8, "frequency_penalty": -0.2, "presence_penalty": -0.1},
+    "penalties-of-all": {"repeat_penalty": 1.15, "repeat_last_n": 4096},
+    "dry-alone": {"samplers": "d", "dry_multiplier": 1.0, "dry_allowed_length": 1, "temperature": 1.0},
+    "dry-greedy": {"temperature": 0, "dry_multiplier": 2.0, "dry_allowed_length": 1, "dry_penalty_last_n": 1000},
+    "dry-breakers": {"dry_multiplier": 1.5, "dry_allowed_length": 1, "dry_sequence_breakers": [" the", ".", "\n"]},
+    "dry-base": {"dry_multiplier": 0.5, "dry_base": 3.0, "dry_allowed_length": 0},
+    "dynamic-temperature-of-all": {**_OPEN, "dynatemp_range": 0.7, "dynatemp_exponent": 0.8, "temperature": 0.9},
+    "infill": {"samplers": "kpit", "top_k": 40},
+    "infill-alone": {"samplers": "ki", "top_k": 3},
+    "infill-first": {"samplers": ["infill", "temperature"]},
+    "infill-last": {
+        "samplers": [*["penalties", "dry", "top_k", "top_p", "min_p", "temperature", "infill"]],
+        "top_k": 4,
+    },
+    "infill-by-name": {"samplers": ["top_p", "INFILL"], "top_p": 0.3, "temperature": 0.4},
+    "infill-without-ends": {"samplers": "kpi", "top_p": 0.5, "ignore_eos": True},
+    "infill-adaptive-p": {"samplers": "kia", "top_k": 6, "adaptive_target": 0.5, "ignore_eos": True},
+    "mirostat-default": {"mirostat": 1},
+    "mirostat-calm": {"mirostat": 1, "mirostat_tau": 1.0, "mirostat_eta": 0.5, "temperature": 0.6},
+    "mirostat-2-default": {"mirostat": 2},
+    "mirostat-2-wild": {"mirostat": 2, "mirostat_tau": 9.0, "mirostat_eta": 0.05, "temperature": 1.5},
+    "mirostat-greedy": {"mirostat": 1, "temperature": 0},
+    "adaptive-p-off": {"samplers": "kpmta", "adaptive_target": -1},
+    "adaptive-p-zero": {"samplers": "mta", "adaptive_target": 0.0, "adaptive_decay": 0.0},
+    "adaptive-p-one": {"samplers": "a", "adaptive_target": 1.0, "adaptive_decay": 0.99},
+    "logit-bias-by-text": {"logit_bias": {" the": -5.0, "28": 1.5, " and": False}},
+    "logit-bias-towards-the-end": {"logit_bias": [[2, 8.0]], "temperature": 1.0},
+    "min-keep-typical": {"typical_p": 0.05, "min_keep": 6, "temperature": 1.3},
+    "min-keep-min-p": {**_OPEN, "min_p": 0.9, "min_keep": 3, "temperature": 1.6},
+    "min-keep-xtc": {"xtc_probability": 1.0, "xtc_threshold": 0.01, "min_keep": 30},
+    "every": _EVERY,
+    "every-backwards": {**_EVERY, "samplers": "txmpyksde"},
+    "every-twice": {**_EVERY, "samplers": "edskypmxtedskypmxt", "temperature": 0.9},
+    "every-greedy": {**_EVERY, "temperature": 0, "dynatemp_range": 0},
+    "every-then-adaptive-p": {**_EVERY, "samplers": "edskypmxta", "adaptive_target": 0.3},
+    "every-and-infill": {**_EVERY, "samplers": "edskypmxit", "ignore_eos": True},
+}
+
 SAMPLERS = (
     Case("sampler-penalties-greedy", 60, "{text}", {"temperature": 0, "repeat_penalty": 1.3, "repeat_last_n": 32}),
     Case(
@@ -114,6 +192,10 @@ SAMPLERS = (
         60,
         "{text}",
         {"seed": 22, "samplers": "edskypmxta", "adaptive_target": 0.7, "adaptive_decay": 0.5},
+    ),
+    *(
+        Case(f"sampler-{name}", 60, "{text} {text}" if "dry" in name else "{text}", {"seed": seed, **options})
+        for seed, (name, options) in enumerate(_MORE_SAMPLERS.items(), 100)
     ),
 )
 """Seeded, through /completion, each with one more part of the chain at work."""

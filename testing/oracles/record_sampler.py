@@ -88,9 +88,9 @@ class IntVector(ctypes.Structure):
 
 
 class Reference:
-    """libllama, as far as the sampler goes."""
+    """libllama, as far as the sampler goes, with the vocabulary of a model file."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: Path) -> None:
         self.lib = ctypes.CDLL(str(require().folder / "libllama.so"), mode=ctypes.RTLD_GLOBAL)
         self.lib.llama_log_set(None, None)
         pointer, integer, number = ctypes.c_void_p, ctypes.c_int32, ctypes.c_float
@@ -113,6 +113,7 @@ class Reference:
             "llama_sampler_init_mirostat": [integer, seed, number, number, integer],
             "llama_sampler_init_mirostat_v2": [seed, number, number],
             "llama_sampler_init_adaptive_p": [number, number, seed],
+            "llama_sampler_init_infill": [pointer],
         }.items():
             function = getattr(self.lib, name)
             function.argtypes, function.restype = arguments, pointer
@@ -124,6 +125,7 @@ class Reference:
         }.items():
             function = getattr(self.lib, name)
             function.argtypes, function.restype = arguments, None
+        self.vocabulary = self._vocabulary(model)
 
     @contextmanager
     def chain(self, case: SamplerCase, dry: int | None = None) -> Iterator[int]:
@@ -162,6 +164,9 @@ class Reference:
         """A sampler by the name that requests call it."""
         if name == "dry":
             return self._dry(case) if dry is None else dry
+        if name == "infill":
+            infill: int = self.lib.llama_sampler_init_infill(self.vocabulary)
+            return infill
         get = {**_DEFAULTS, **case.params}.__getitem__
         make, *arguments = {
             "penalties": ("penalties", case.n_vocab, "repeat_last_n", *_PENALTIES),
@@ -188,7 +193,7 @@ class Reference:
         with_tokens: int = getattr(self.lib, _DRY_FOR_TESTS)(*numbers, ctypes.byref(_vector(rows)))
         return with_tokens
 
-    def vocabulary(self, model: Path) -> int:
+    def _vocabulary(self, model: Path) -> int:
         """The vocabulary of a model file, loaded without its weights."""
         lib = self.lib
         lib.llama_backend_init()
@@ -232,9 +237,9 @@ def dry_case(number: int, prompt: Sequence[int]) -> SamplerCase:
     return SamplerCase(f"dry-words-{number}", params, "fine", sampler_cases.FULL, prompt)
 
 
-def record_words(reference: Reference, model: Path) -> list[dict[str, Any]]:
+def record_words(reference: Reference) -> list[dict[str, Any]]:
     """Draws with the real vocabulary's sequence breakers, after prompts that repeat themselves around them."""
-    vocabulary = reference.vocabulary(model)
+    vocabulary = reference.vocabulary
     found = []
     for number, words in enumerate(DRY_WORDS):
         texts = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
@@ -260,7 +265,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path)
     model = parser.parse_args().model
-    reference = Reference()
+    reference = Reference(model)
     draws: dict[str, list[list[Any]]] = {}
     for case in CASES:
         with reference.chain(case) as chain:
@@ -268,7 +273,7 @@ def main() -> None:
     record = {
         "header": {"build": "b11192", "model_sha256": sha256_of(model), "draws": "[token, candidates, hash] a step"},
         "cases": draws,
-        "words": record_words(reference, model),
+        "words": record_words(reference),
     }
     body = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
     RECORD.write_text(body.replace('],"', '],\n"') + "\n", encoding="utf-8")

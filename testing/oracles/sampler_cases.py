@@ -205,6 +205,7 @@ def _with_history() -> Iterable[SamplerCase]:
         yield SamplerCase(f"everything-{kind}", everything, kind, FULL, _LONG, ban[:2], ((11,),))
     yield from _in_order(everything, ban)
     yield from _other_endings(ban)
+    yield from _infill(everything)
 
 
 def _in_order(everything: Mapping[str, Any], ban: Sequence[tuple[int, float]]) -> Iterable[SamplerCase]:
@@ -247,6 +248,48 @@ def _other_endings(ban: Sequence[tuple[int, float]]) -> Iterable[SamplerCase]:
             yield SamplerCase(f"adaptive-{target}-{kind}", shared | last, kind, 3000, _LONG)
             first: dict[str, Any] = {"samplers": ("adaptive_p", "min_p", "temperature"), "adaptive_decay": 0.0}
             yield SamplerCase(f"adaptive-{target}-{kind}-open", shared | first, kind, 3000, _LONG, ban)
+
+
+_ENDS = (0, 2, 4)
+"""SmolLM2's end-of-generation tokens."""
+_ALIKE = (216, 252, 295, 260, 601, 965, 665, 3472, 253, 354, 284, 750, 100, 373, 1195)
+"""SmolLM2's tokens for " ", " t", " th", " the", " them", " then", " there", " therefore", " a", " an", " and", " any",
+"t", "th" and "the": the infill sampler puts some together."""
+
+
+def _infill(everything: Mapping[str, Any]) -> Iterable[SamplerCase]:
+    """Infill, with the real vocabulary's first tokens: alone and in company, with the ends and likely tokens raised."""
+    orders: Mapping[str, Sequence[str]] = {
+        "alone": ("infill",),
+        "after-top-k": ("top_k", "infill"),
+        "after-all": (*DEFAULT_SAMPLERS, "infill"),
+        "before-all": ("infill", *DEFAULT_SAMPLERS),
+        "reference": ("top_k", "top_p", "infill", "temperature"),
+        "after-typical": ("typ_p", "infill", "min_p"),
+        "after-xtc": ("xtc", "infill", "xtc"),
+        "twice": ("top_k", "infill", "temperature", "infill"),
+        "adaptive": ("top_k", "infill", "adaptive_p"),
+    }
+    raised: Mapping[str, Sequence[tuple[int, float]]] = {
+        "plain": (),
+        "ends": tuple((token, 6.0 + token / 2) for token in _ENDS),
+        "one-end": ((2, 9.0), (0, -float("inf")), (4, -float("inf"))),
+        "alike": tuple((token, 9.0 + index % 4) for index, token in enumerate(_ALIKE)),
+        "alike-falling": tuple((token, 12.0 - index / 2) for index, token in enumerate(_ALIKE)),
+        "both": (*((token, 10.0 - index / 4) for index, token in enumerate(_ALIKE)), (2, 2.0)),
+    }
+    for number, (where, order) in enumerate(orders.items()):
+        for bias_name, bias in raised.items():
+            for kind in ("fine", "wide", "tied"):
+                params = {**everything, "top_k": 20, "samplers": order, "seed": number, "adaptive_target": 0.4}
+                params |= {"temperature": 0.6, "dynatemp_range": 0.2} if bias_name != "plain" else {}
+                yield SamplerCase(f"infill-{where}-{bias_name}-{kind}", params, kind, 3500, _LONG, bias)
+    for kind in ("low", "coins", "equal", "holes", "few", "peaked", "plateau"):
+        for k in (2, 5, 40, 129, 0):
+            params = {"samplers": ("top_k", "infill"), "top_k": k, "seed": k}
+            yield SamplerCase(f"infill-top-{k}-{kind}", params, kind, 3500 if k == 0 else FULL, (), raised["ends"][:1])
+            params = {**params, "temperature": 0.0, "samplers": ("top_k", "temperature", "infill")}
+            yield SamplerCase(f"infill-top-{k}-{kind}-greedy", params, kind, 3500)
 
 
 CASES: Sequence[SamplerCase] = tuple(_cases())

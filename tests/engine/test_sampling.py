@@ -13,6 +13,7 @@ import pytest
 
 from engine.errors import InvalidRequest
 from engine.gguf import GGUFFile
+from engine.infill import infill_vocabulary
 from engine.kernels import _kernels
 from engine.sampling import DEFAULT_SAMPLERS, RANDOM_SEED, Sampler, SamplingParams, dry_breakers, f32, native_params
 from engine.tokenizer import Tokenizer
@@ -30,6 +31,8 @@ class Words:
     def __init__(self, n_vocab: int = 100) -> None:
         self.n_vocab = n_vocab
         self.eog = frozenset({0, 2})
+        self.eos: int | None = 2
+        self.eot: int | None = None
 
     def is_eog(self, token: int) -> bool:
         return token in self.eog
@@ -44,14 +47,27 @@ class Words:
         return [int(word) for word in text.split()]
 
 
+class FirstTokens:
+    """The first `n_vocab` tokens of a vocabulary."""
+
+    def __init__(self, whole: Tokenizer, n_vocab: int) -> None:
+        self.n_vocab, self.piece = n_vocab, whole.piece
+        self.eos, self.eot, self.eog = whole.eos, whole.eot, whole.eog
+
+
 def chain_of(
-    case: SamplerCase, *, keep_candidates: bool, breakers: list[tuple[int, list[int]]] | None = None
+    case: SamplerCase,
+    tokenizer: Tokenizer,
+    *,
+    keep_candidates: bool,
+    breakers: list[tuple[int, list[int]]] | None = None,
 ) -> _kernels.SamplerChain:
     params = SamplingParams(**{"seed": SEED, **case.params})
     if breakers is None:
         breakers = [(head, list(tail)) for head, *tail in case.breakers]
+    infill = infill_vocabulary(FirstTokens(tokenizer, case.n_vocab)) if "infill" in params.samplers else None
     return _kernels.SamplerChain(
-        native_params(params, params.seed), case.n_vocab, list(case.bias), breakers, keep_candidates
+        native_params(params, params.seed), case.n_vocab, list(case.bias), breakers, keep_candidates, infill
     )
 
 
@@ -72,15 +88,15 @@ def tokenizer(model_path: Path) -> Tokenizer:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_draw_and_candidates_are_the_references_bit_for_bit(case: SamplerCase) -> None:
+def test_draw_and_candidates_are_the_references_bit_for_bit(case: SamplerCase, tokenizer: Tokenizer) -> None:
     expected = ORACLE["cases"][case.name]
-    assert draws(case, chain_of(case, keep_candidates=True), len(expected)) == expected
+    assert draws(case, chain_of(case, tokenizer, keep_candidates=True), len(expected)) == expected
 
 
 @pytest.mark.parametrize("case", GREEDY, ids=[case.name for case in GREEDY])
-def test_shortcut_for_greedy_changes_no_token(case: SamplerCase) -> None:
+def test_shortcut_for_greedy_changes_no_token(case: SamplerCase, tokenizer: Tokenizer) -> None:
     expected = ORACLE["cases"][case.name]
-    found = draws(case, chain_of(case, keep_candidates=False), len(expected), candidates=False)
+    found = draws(case, chain_of(case, tokenizer, keep_candidates=False), len(expected), candidates=False)
     assert [token for token, _, _ in found] == [token for token, _, _ in expected]
 
 
@@ -89,7 +105,7 @@ def test_dry_reads_its_breakers_out_of_the_real_vocabulary(number: int, tokenize
     record = ORACLE["words"][number]
     case = dry_case(number, record["prompt"])
     breakers = dry_breakers(tokenizer, tuple(record["words"]))
-    chain = chain_of(case, keep_candidates=True, breakers=breakers)
+    chain = chain_of(case, tokenizer, keep_candidates=True, breakers=breakers)
     assert draws(case, chain, len(record["draws"])) == record["draws"]
 
 
@@ -137,7 +153,48 @@ def test_token_outside_the_vocabulary_is_refused(token: int) -> None:
     with pytest.raises(IndexError):
         Sampler(SamplingParams(), Words(100)).accept(token)
     with pytest.raises(IndexError):
-        Sampler(SamplingParams(logit_bias=((token, 1.0),)), Words(100))
+        _kernels.SamplerChain(_kernels.SamplerParams(), 100, [(token, 1.0)], [], False)
+
+
+@pytest.mark.parametrize("token", [-1, 100])
+def test_a_bias_of_a_token_outside_the_vocabulary_changes_nothing(token: int) -> None:
+    row = logits("fine", 100, 1, 0)
+    with_bias = Sampler(SamplingParams(logit_bias=((token, 50.0),), seed=1), Words(100), keep_candidates=True)
+    without = Sampler(SamplingParams(seed=1), Words(100), keep_candidates=True)
+    assert with_bias.sample(row) == without.sample(row)
+    assert with_bias.candidates() == without.candidates()
+
+
+# --- infill -------------------------------------------------------------------------------------------------------
+
+INFILL = SamplingParams(samplers=("infill",), seed=1)
+
+
+@pytest.mark.parametrize(("eot", "end"), [(None, 2), (7, 7)])
+def test_infill_ends_with_the_end_of_a_turn_or_else_of_a_text(eot: int | None, end: int) -> None:
+    words = Words()
+    words.eot = eot
+    assert Sampler(INFILL, words).sample(np.zeros(100, np.float32) - np.array([9, 0, 9] + [0] * 97, np.float32)) == end
+
+
+def test_infill_without_a_token_that_ends_an_answer_is_refused() -> None:
+    words = Words()
+    words.eos = None
+    with pytest.raises(InvalidRequest, match="infill"):
+        Sampler(INFILL, words)
+    assert Sampler(SamplingParams(mirostat=1, samplers=("infill",)), words).sample(logits("fine", 100, 1, 0)) >= 0
+
+
+def test_infill_needs_the_whole_vocabulary_it_draws_from() -> None:
+    native = native_params(INFILL, 1)
+    with pytest.raises(ValueError, match="vocabulary"):
+        _kernels.SamplerChain(native, 100, [], [], False)
+    with pytest.raises(ValueError, match="vocabulary"):
+        _kernels.SamplerChain(native, 100, [], [], False, infill_vocabulary(Words(99)))
+    with pytest.raises(IndexError):
+        _kernels.InfillVocabulary([b"a"], [1], 0)
+    with pytest.raises(IndexError):
+        _kernels.InfillVocabulary([b"a"], [0], 1)
 
 
 # --- parameters ---------------------------------------------------------------------------------------------------
@@ -222,7 +279,6 @@ def test_what_the_reference_refuses_is_refused_in_its_words(field: str, given: A
 @pytest.mark.parametrize(
     ("field", "given"),
     [
-        ("samplers", ["top_k", "infill"]),
         ("backend_sampling", True),
     ],
 )
@@ -246,17 +302,13 @@ def test_default_order_of_samplers_is_taken_in_every_spelling(given: Any) -> Non
 @pytest.mark.parametrize(
     ("given", "order"),
     [
-        (["temp", "Top-K", "adaptive-p", "unknown"], ("temperature", "top_k", "adaptive_p")),
-        ("kt?k", ("top_k", "temperature", "top_k")),
+        (["temp", "Top-K", "adaptive-p", "Infill", "unknown"], ("temperature", "top_k", "adaptive_p", "infill")),
+        ("kti?k", ("top_k", "temperature", "infill", "top_k")),
         ([], ()),
     ],
 )
 def test_another_order_of_samplers_is_taken_by_name_and_by_letter(given: Any, order: tuple[str, ...]) -> None:
     assert resolve(samplers=given).samplers == order
-
-
-def test_mirostat_has_no_use_for_the_other_samplers() -> None:
-    assert resolve(mirostat=2, samplers=["infill"]).mirostat == 2
 
 
 def test_logit_bias_takes_both_forms_and_skips_what_it_cannot_read() -> None:

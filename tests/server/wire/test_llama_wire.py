@@ -80,12 +80,6 @@ def test_a_dry_base_below_one_is_the_default(model: Model) -> None:
     assert job.request.sampling.dry_base == 1.75
 
 
-@pytest.mark.parametrize("field", [{"samplers": ["infill"]}, {"samplers": "ki"}])
-def test_samplers_that_are_not_there_are_refused(model: Model, field: dict[str, Any]) -> None:
-    with pytest.raises(InvalidRequest, match="support"):
-        llama.build_job([1], parse_fields(field), model, NO_DEFAULTS)
-
-
 def test_a_partial_event_has_timings_only_when_asked_or_at_a_stop_string() -> None:
     step = Step("a", 5, True, 1, Timings())
     stopped = Step("a", 5, True, 1, Timings(), final(stop_type="word", stopping_word="x"))
