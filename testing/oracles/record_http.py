@@ -1,6 +1,7 @@
 """Ask the reference every request of `http_shapes` and write its answers, reduced, to `records/http_shapes.json`:
-`python -m testing.oracles.record_http MODEL.gguf`. With `--sentencepiece` instead of a model those of
-`sentencepiece_shapes` to `records/sentencepiece_shapes.json`.
+`python -m testing.oracles.record_http MODEL.gguf`. With `--sampling` before the model those of `sampling_shapes` to
+`records/sampling_shapes.json`; with `--sentencepiece` instead of a model those of `sentencepiece_shapes` to
+`records/sentencepiece_shapes.json`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from testing.oracles import sentencepiece_shapes
+from testing.oracles import sampling_shapes, sentencepiece_shapes
 from testing.oracles.http_shapes import EXCHANGES, Exchange, reduce
 from testing.oracles.record import RECORDS, sha256_of
 from testing.oracles.reference_server import ReferenceError, ReferenceServer
 
 RECORD = RECORDS / "http_shapes.json"
+SAMPLING_RECORD = RECORDS / "sampling_shapes.json"
 SENTENCEPIECE_RECORD = RECORDS / "sentencepiece_shapes.json"
 FLAGS = ("--no-webui", "--cache-ram", "0")
 """No prompts parked in memory, so that what is reused is what the slot holds."""
@@ -43,15 +45,17 @@ def main(arguments: list[str] | None = None) -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("model", nargs="?", type=Path, help="the GGUF file to record with")
     what.add_argument("--sentencepiece", action="store_true", help="record with the small SentencePiece model")
+    parser.add_argument("--sampling", action="store_true", help="what is asked about sampling")
     options = parser.parse_args(arguments)
-    target = SENTENCEPIECE_RECORD if options.sentencepiece else RECORD
+    target, exchanges = (SAMPLING_RECORD, sampling_shapes.EXCHANGES) if options.sampling else (RECORD, EXCHANGES)
     try:
         if options.sentencepiece:
+            target = SENTENCEPIECE_RECORD
             with tempfile.TemporaryDirectory() as folder:
                 model = sentencepiece_shapes.model().write(Path(folder) / "model.gguf")
                 recorded = record(model, sentencepiece_shapes.EXCHANGES)
         else:
-            recorded = record(options.model, EXCHANGES)
+            recorded = record(options.model, exchanges)
     except ReferenceError as error:
         print(error, file=sys.stderr)
         return 2
