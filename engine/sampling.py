@@ -39,7 +39,7 @@ DEFAULT_SAMPLERS = (
     "temperature",
 )
 _ALL_SAMPLERS = (*DEFAULT_SAMPLERS, "infill", "adaptive_p")
-_SAMPLER_CHARS = dict(zip("edskypmxtia", _ALL_SAMPLERS, strict=True))
+SAMPLER_LETTERS: Mapping[str, str] = dict(zip("edskypmxtia", _ALL_SAMPLERS, strict=True))
 _SAMPLER_ALIASES = {
     "nucleus": "top_p",
     "temp": "temperature",
@@ -126,10 +126,14 @@ class SamplingParams:
     preserved_tokens: frozenset[int] = frozenset()
 
     @classmethod
-    def from_metadata(cls, metadata: Mapping[str, Any]) -> SamplingParams:
+    def from_metadata(cls, metadata: Mapping[str, Any], base: SamplingParams | None = None) -> SamplingParams:
         """The defaults a model file asks for with its `general.sampling.*` keys, as llama.cpp reads them.
 
         llama.cpp prints the value and reads the number at its start, so a value of another type still counts.
+
+        Args:
+            metadata: the file's.
+            base: what holds where the file says nothing; llama-server's defaults when None.
         """
         found: dict[str, Any] = {}
         for field, (key, kind) in _METADATA_KEYS.items():
@@ -146,7 +150,7 @@ class SamplingParams:
         if suppressed is not None:
             n_vocab = len(metadata.get("tokenizer.ggml.tokens", ()))
             found["suppress_tokens"] = tuple(int(token) for token in suppressed if 0 <= token < n_vocab)
-        return cls(**found)
+        return replace(base or cls(), **found)
 
     @classmethod
     def from_request(
@@ -203,6 +207,8 @@ class SamplingParams:
             raise InvalidRequest(reason + "penalty_freq must be finite")
         if not math.isfinite(self.presence_penalty):
             raise InvalidRequest(reason + "penalty_present must be finite")
+        if self.mirostat not in (0, 1, 2):  # a model file may say so; the reference aborts
+            raise InvalidRequest(reason + "mirostat must be 0, 1 or 2")
 
 
 _METADATA_KEYS: Mapping[str, tuple[str, type]] = {
@@ -402,6 +408,7 @@ def native_params(params: SamplingParams, seed: int) -> _kernels.SamplerParams:
     for name in _NATIVE_FIELDS:
         setattr(native, name, getattr(params, name))
     native.seed = seed
+    native.adaptive_decay = max(0.0, min(f32(0.99), params.adaptive_decay))  # a flag may say more or less
     native.stages, native.ending = _chain_of(params)
     if params.mirostat:
         native.dynatemp_range = 0.0  # the reference puts the plain temperature before Mirostat
@@ -422,9 +429,14 @@ def sampler_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(_SAMPLER_ALIASES[name] for name in lowered if name in _SAMPLER_ALIASES)
 
 
+def samplers_of_letters(letters: str) -> tuple[str, ...]:
+    """The same by one letter each."""
+    return tuple(SAMPLER_LETTERS[letter] for letter in letters if letter in SAMPLER_LETTERS)
+
+
 def _samplers(value: Any, default: tuple[str, ...]) -> tuple[str, ...]:
     if isinstance(value, str):
-        return tuple(_SAMPLER_CHARS[char] for char in value if char in _SAMPLER_CHARS)
+        return samplers_of_letters(value)
     if isinstance(value, Sequence):
         return sampler_names(value)
     return default  # llama-server takes no notice of another type

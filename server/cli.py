@@ -85,9 +85,12 @@ def _setting_options(groups: Callable[[str], bool]) -> list[click.Parameter]:
                 f" (default: {field.default:g})" if isinstance(field.default, float) else f" (default: {field.default})"
             )
         if flag.metavar:
-            option = _Option([f"set_{name}", *flag.names], metavar=flag.metavar, type=str, help=text)
+            option = _Option(
+                [f"set_{name}", *flag.names], metavar=flag.metavar, type=str, help=text, multiple=flag.many
+            )
         elif flag.off:
-            spelled = [f"{on}/{off}" for on, off in zip(flag.names, flag.off, strict=True)]
+            n_alone = len(flag.names) - len(flag.off)
+            spelled = [*flag.names[:n_alone], *map("/".join, zip(flag.names[n_alone:], flag.off, strict=True))]
             option = _Option([f"set_{name}", *spelled], is_flag=True, default=None, help=text)
         else:
             option = _Option([f"set_{name}", *flag.names], is_flag=True, flag_value="on", type=str, help=text)
@@ -128,7 +131,7 @@ def read_settings(given: dict[str, Any]) -> Any:
         raise click.ClickException(problem)
     flags = {name.removeprefix("set_"): value for name, value in given.items() if name.startswith("set_")}
     try:
-        return load_settings({name: value for name, value in flags.items() if value is not None})
+        return load_settings({name: value for name, value in flags.items() if value not in (None, ())})
     except SettingsError as error:
         raise click.ClickException(str(error)) from error
 

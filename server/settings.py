@@ -16,17 +16,20 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     NonNegativeInt,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 from pydantic.fields import FieldInfo
 
+from server import sampling_flags
 from server.durations import keep_alive_seconds
 
 DEFAULT_HOST = "127.0.0.1"
@@ -47,6 +50,7 @@ class Flag:
         metavar: what `--help` calls the value; empty for a switch.
         off: spellings that turn a switch off. Its variable then has a `LLAMA_ARG_NO_` twin, as llama-server's have.
         group: the heading in `--help`.
+        many: it may be given several times, and all of them count.
     """
 
     names: tuple[str, ...]
@@ -54,14 +58,16 @@ class Flag:
     metavar: str = ""
     off: tuple[str, ...] = ()
     group: str = "Server"
+    many: bool = False
 
 
 def _flag(names: str, env: str = "", metavar: str = "", off: str = "", group: str = "Server") -> Flag:
     return Flag(tuple(names.split()), tuple(env.split()), metavar, tuple(off.split()), group)
 
 
-def _sampling(names: str, env: str = "") -> Flag:
-    return _flag(names, env, "N", group="Sampling defaults (a request's own value wins)")
+def _sampling(names: str, env: str = "", metavar: str = "N", *, off: str = "", many: bool = False) -> Flag:
+    heading = "Sampling defaults (a request's own value wins)"
+    return Flag(tuple(names.split()), tuple(env.split()), metavar, tuple(off.split()), heading, many)
 
 
 def _switch(value: object) -> object:
@@ -87,9 +93,12 @@ def _sorted_commas(value: object) -> object:
 Switch = Annotated[bool, BeforeValidator(_switch)]
 NameSet = Annotated[tuple[str, ...], BeforeValidator(_sorted_commas)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_commas)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
+Finite = Annotated[float, AfterValidator(sampling_flags.float32)]
+Whole = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 # What the engine's cache can hold; llama-server's other types change numbers and are refused until it can.
 CacheType = Literal["f16", "q8_0"]
+
+_DEFAULT_ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
 
 _MODEL, _CONTEXT, _ACCESS = "Model", "Context and batches", "Access"
 _LATER = "Taken, without effect yet"
@@ -194,13 +203,21 @@ class Settings(BaseModel):
     ] = Field(None, description="file of keys, one a line; lines that begin with # are comments")
 
     # -- sampling defaults: None means "the model file's, else llama-server's"
+    samplers: Annotated[
+        Annotated[tuple[str, ...], BeforeValidator(sampling_flags.named_samplers)] | None,
+        _sampling("--samplers", metavar="NAMES"),
+    ] = Field(None, description="the samplers in order, ';' between them (" + ";".join(_DEFAULT_ORDER) + ")")
+    sampler_sequence: Annotated[
+        Annotated[tuple[str, ...], BeforeValidator(sampling_flags.lettered_samplers)] | None,
+        _sampling("--sampler-seq --sampling-seq", metavar="LETTERS"),
+    ] = Field(None, description="the same by letters (edskypmxt); a model file's own order wins over this one")
     seed: Annotated[int | None, _sampling("-s --seed")] = Field(
         None, ge=-1, le=2**32 - 1, description="seed of the random numbers (-1: a new one each time)"
     )
     temperature: Annotated[Finite | None, _sampling("--temp --temperature", "LLAMA_ARG_TEMPERATURE")] = Field(
         None, description="temperature (0.8; 0 or less: greedy)"
     )
-    top_k: Annotated[int | None, _sampling("--top-k", "LLAMA_ARG_TOP_K")] = Field(
+    top_k: Annotated[Whole | None, _sampling("--top-k", "LLAMA_ARG_TOP_K")] = Field(
         None, description="keep the k likeliest tokens (40; 0: all)"
     )
     top_p: Annotated[Finite | None, _sampling("--top-p", "LLAMA_ARG_TOP_P")] = Field(
@@ -221,7 +238,7 @@ class Settings(BaseModel):
     typical_p: Annotated[Finite | None, _sampling("--typical --typical-p")] = Field(
         None, description="locally typical mass (1: off)"
     )
-    repeat_last_n: Annotated[int | None, _sampling("--repeat-last-n")] = Field(
+    repeat_last_n: Annotated[Whole | None, _sampling("--repeat-last-n")] = Field(
         None, ge=0, description="tokens the penalties look back (64; 0: off)"
     )
     repeat_penalty: Annotated[Finite | None, _sampling("--repeat-penalty", "LLAMA_ARG_REPEAT_PENALTY")] = Field(
@@ -237,10 +254,10 @@ class Settings(BaseModel):
         None, description="DRY multiplier (0: off)"
     )
     dry_base: Annotated[Finite | None, _sampling("--dry-base")] = Field(None, ge=1, description="DRY base (1.75)")
-    dry_allowed_length: Annotated[int | None, _sampling("--dry-allowed-length")] = Field(
+    dry_allowed_length: Annotated[Whole | None, _sampling("--dry-allowed-length")] = Field(
         None, description="DRY: repeated length that is free (2)"
     )
-    dry_penalty_last_n: Annotated[int | None, _sampling("--dry-penalty-last-n")] = Field(
+    dry_penalty_last_n: Annotated[Whole | None, _sampling("--dry-penalty-last-n")] = Field(
         None, ge=0, description="DRY: tokens it looks back (64; 0: off)"
     )
     dynatemp_range: Annotated[Finite | None, _sampling("--dynatemp-range")] = Field(
@@ -249,6 +266,35 @@ class Settings(BaseModel):
     dynatemp_exponent: Annotated[Finite | None, _sampling("--dynatemp-exp")] = Field(
         None, description="dynamic temperature exponent (1)"
     )
+    escape: Annotated[Switch, _sampling("-e --escape", metavar="", off="--no-escape")] = Field(
+        True, description="read \\n, \\t and the like in --dry-sequence-breaker"
+    )
+    dry_sequence_breakers: Annotated[
+        Annotated[tuple[str, ...], BeforeValidator(sampling_flags.breakers)] | None,
+        _sampling("--dry-sequence-breaker", metavar="TEXT", many=True),
+    ] = Field(None, description="DRY: a text that repetitions do not reach over, instead of the usual ones; none: none")
+    mirostat: Annotated[int | None, _sampling("--mirostat")] = Field(
+        None, ge=0, le=2, description="Mirostat 1 or 2 instead of the samplers but for the temperature (0: off)"
+    )
+    mirostat_eta: Annotated[Finite | None, _sampling("--mirostat-lr")] = Field(
+        None, description="Mirostat's learning rate (0.1)"
+    )
+    mirostat_tau: Annotated[Finite | None, _sampling("--mirostat-ent")] = Field(
+        None, description="Mirostat's target entropy (5)"
+    )
+    adaptive_target: Annotated[Finite | None, _sampling("--adaptive-target")] = Field(
+        None, description="adaptive-p: prefer tokens near this probability (-1: off)"
+    )
+    adaptive_decay: Annotated[Finite | None, _sampling("--adaptive-decay")] = Field(
+        None, description="adaptive-p: how much the past counts, up to 0.99 (0.9)"
+    )
+    ignore_eos: Annotated[Switch, _sampling("--ignore-eos", metavar="")] = Field(
+        False, description="never draw a token that ends the answer"
+    )
+    logit_bias: Annotated[
+        Annotated[tuple[tuple[int, float], ...], BeforeValidator(sampling_flags.logit_biases)] | None,
+        _sampling("-l --logit-bias", metavar="TOKEN+BIAS", many=True),
+    ] = Field(None, description="make a token likelier (15043+1) or less likely (15043-1)")
 
     @field_validator("n_threads")
     @classmethod
@@ -265,6 +311,33 @@ class Settings(BaseModel):
         """-1 as the 32 bits it is in a request."""
         return None if value is None else value % 2**32
 
+    @field_validator("temperature")
+    @classmethod
+    def _temperature(cls, value: float | None) -> float | None:
+        """Below zero is zero, as in a request."""
+        return None if value is None else max(0.0, value)
+
+    @field_validator("repeat_penalty")
+    @classmethod
+    def _repeat_penalty(cls, value: float | None) -> float | None:
+        if value is not None:
+            sampling_flags.float32(1.0 / value)
+        return value
+
+    @field_validator("sampler_sequence")
+    @classmethod
+    def _one_order(cls, value: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+        if value is not None and info.data.get("samplers") is not None:
+            raise ValueError("give --samplers or --sampler-seq, not both")
+        return value
+
+    @field_validator("dry_sequence_breakers")
+    @classmethod
+    def _breakers(cls, value: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+        if value is None or not info.data.get("escape"):
+            return value
+        return tuple(sampling_flags.unescaped(text) for text in value)
+
     @model_validator(mode="after")
     def _read_key_file(self) -> Settings:
         if self.api_key_file is not None:
@@ -278,8 +351,11 @@ class Settings(BaseModel):
 
     @property
     def sampling(self) -> dict[str, Any]:
-        """The sampling defaults the user gave, by llama-server's request field names; they beat the model file's."""
-        return {name: value for name in SAMPLING_FIELDS if (value := getattr(self, name)) is not None}
+        """The sampling defaults the user gave, by llama-server's request field names; they beat the model file's.
+        `sampler_sequence` is `samplers` that do not.
+        """
+        given = ((name, getattr(self, name)) for name in SAMPLING_FIELDS)
+        return {name: value for name, value in given if value is not None and value is not False}
 
 
 def _reason(error: Exception) -> str:
@@ -291,7 +367,7 @@ def _flag_of(field: FieldInfo) -> Flag:
 
 
 FLAGS: Mapping[str, Flag] = {name: _flag_of(field) for name, field in Settings.model_fields.items()}
-SAMPLING_FIELDS = tuple(name for name, flag in FLAGS.items() if flag.group.startswith("Sampling"))
+SAMPLING_FIELDS = tuple(name for name, flag in FLAGS.items() if flag.group.startswith("Sampling") and name != "escape")
 
 
 def environment() -> dict[str, Any]:

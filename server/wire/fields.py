@@ -339,7 +339,7 @@ class CompletionFields(BaseModel):
     reasoning_budget_end_tag: NotAsked = None
     reasoning_budget_message: NotAsked = None
     logit_bias: Any = None
-    ignore_eos: Bool = False
+    ignore_eos: Bool | None = None
     stop: Annotated[tuple[str, ...], BeforeValidator(_stop)] = ()
     samplers: Annotated[tuple[str, ...] | str | None, BeforeValidator(_samplers)] = None
     # outside llama-server's table of fields

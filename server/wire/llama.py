@@ -5,6 +5,7 @@ Names, order and values of every field are llama-server b11192's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -106,9 +107,19 @@ def sampling_defaults(model: Model, given: Mapping[str, Any]) -> SamplingParams:
 
     Args:
         model: its metadata may carry defaults.
-        given: the command line's, by llama-server's field names.
+        given: the command line's, by llama-server's field names; `sampler_sequence` is an order of the samplers that
+            the model file's beats, as llama-server's `--sampler-seq` has it.
     """
-    return replace(SamplingParams.from_metadata(model.metadata), **given)
+    given = dict(given)
+    sequence = given.pop("sampler_sequence", None)
+    base = SamplingParams() if sequence is None else SamplingParams(samplers=sequence)
+    params = replace(SamplingParams.from_metadata(model.metadata, base), **given)
+    if not params.ignore_eos:
+        return params
+    if model.tokenizer.eos is None:
+        return replace(params, ignore_eos=False)  # the reference, too, then ignores none
+    banned = tuple((token, -math.inf) for token in sorted(model.tokenizer.eog))
+    return replace(params, logit_bias=params.logit_bias + banned)
 
 
 def resolve_sampling(fields_: CompletionFields, model: Model, defaults: Mapping[str, Any]) -> SamplingParams:
@@ -203,7 +214,7 @@ def generation_settings(params: SamplingParams, form: Format, *, short: bool = F
     settings = _sampling_settings(params)
     settings["stop"] = list(fields_.stop)
     settings |= {"max_tokens": n_predict, "n_predict": n_predict, "n_keep": fields_.n_keep}
-    settings |= {"n_discard": fields_.n_discard, "ignore_eos": fields_.ignore_eos, "stream": fields_.stream}
+    settings |= {"n_discard": fields_.n_discard, "ignore_eos": params.ignore_eos, "stream": fields_.stream}
     settings["logit_bias"] = [{"bias": bias, "token": token} for token, bias in params.logit_bias]
     settings |= {"n_probs": fields_.n_probs, "min_keep": params.min_keep}
     settings |= {"grammar": as_text(params.grammar.data), "grammar_lazy": params.grammar.lazy}

@@ -28,6 +28,9 @@ _SAMPLING: Final = {
     "repeat_last_n": "integer",
     "presence_penalty": "float32",
     "frequency_penalty": "float32",
+    "mirostat": "integer",
+    "mirostat_eta": "float32",
+    "mirostat_tau": "float32",
 }
 """Options that go to the sampler under the same name."""
 
@@ -35,12 +38,10 @@ _IGNORED: Final = {
     **dict.fromkeys(("num_thread", "num_gpu", "main_gpu", "num_batch", "num_keep", "draft_num_predict"), "integer"),
     **dict.fromkeys(("use_mmap", "use_mlock", "low_vram", "numa", "f16_kv", "vocab_only", "logits_all"), "boolean"),
     "penalize_newline": "boolean",
-    "mirostat_eta": "float32",
-    "mirostat_tau": "float32",
 }
 """Options that schedule work or belong to something that is off: they change no token here."""
 
-_NEUTRAL: Final = {"mirostat": ("integer", 0), "tfs_z": ("float32", 1.0), "embedding_only": ("boolean", False)}
+_NEUTRAL: Final = {"tfs_z": ("float32", 1.0), "embedding_only": ("boolean", False)}
 """Options taken only at the value that does nothing."""
 
 

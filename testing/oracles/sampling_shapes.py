@@ -46,12 +46,14 @@ def _of_another_type() -> Iterable[Exchange]:
     for field in ("ignore_eos", "post_sampling_probs"):
         yield _native(f"{field} is a number", **{field: 1})
         yield _native(f"{field} is a text", **{field: "true"})
-    for name, value in {"a number": 5, "an object": {"a": 1}, "numbers": [1], "mixed": ["top_k", None]}.items():
-        yield _native(f"samplers is {name}", samplers=value)
-    for name, value in {"a text": "\n", "numbers": [1], "mixed": ["a", 1], "an object": {"a": "b"}}.items():
-        yield _native(f"dry_sequence_breakers is {name}", dry_sequence_breakers=value)
-    for name, value in {"a text": "28", "a number": 28, "true": True, "numbers": [28, 1]}.items():
-        yield _native(f"logit_bias is {name}", logit_bias=value)
+    wrong: Mapping[str, Mapping[str, Any]] = {
+        "samplers": {"a number": 5, "an object": {"a": 1}, "numbers": [1], "mixed": ["top_k", None]},
+        "dry_sequence_breakers": {"a text": "\n", "numbers": [1], "mixed": ["a", 1], "an object": {"a": "b"}},
+        "logit_bias": {"a text": "28", "a number": 28, "true": True, "numbers": [28, 1]},
+    }
+    for field, values in wrong.items():
+        for name, value in values.items():
+            yield _native(f"{field} is {name}", **{field: value})
     yield _chat("temperature is a text", temperature="1")
     yield _chat("logprobs is a text", logprobs="1")
     yield _chat("logprobs is an object", logprobs={})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -73,7 +74,15 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("--temp 0", "temperature", 0.0),
         ("-s 42", "seed", 42),
         ("--top-k 0", "top_k", 0),
-        ("--repeat-penalty 1.1", "repeat_penalty", 1.1),
+        ("--repeat-penalty 1.25", "repeat_penalty", 1.25),
+        ("--samplers typ;nucleus", "samplers", ("typ_p", "top_p")),
+        ("--sampler-seq ka", "sampler_sequence", ("top_k", "adaptive_p")),
+        ("-l 5+1 --logit-bias 6-inf", "logit_bias", ((5, 1.0), (6, -math.inf))),
+        ("--dry-sequence-breaker a --dry-sequence-breaker b", "dry_sequence_breakers", ("a", "b")),
+        ("--mirostat-ent 3 --mirostat-ent 4", "mirostat_tau", 4.0),
+        ("--no-escape", "escape", False),
+        ("-e", "escape", True),
+        ("--ignore-eos", "ignore_eos", True),
     ],
 )
 def test_llama_servers_flags_set_the_settings(arguments: str, field: str, value: object) -> None:

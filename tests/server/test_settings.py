@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engine.sampling import RANDOM_SEED
+from engine.sampling import RANDOM_SEED, f32
 from server.settings import FLAGS, SettingsError, load_settings, ollama_host, physical_cores
 
 
@@ -139,7 +140,9 @@ def test_aliases_are_a_set_in_order() -> None:
 def test_sampling_holds_what_was_given_by_the_requests_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMA_ARG_TOP_K", "7")
     settings = load_settings({"temperature": "0", "repeat_penalty": "1.1", "seed": "42"})
-    assert settings.sampling == {"seed": 42, "temperature": 0.0, "top_k": 7, "repeat_penalty": 1.1}
+    assert settings.sampling == {"seed": 42, "temperature": 0.0, "top_k": 7, "repeat_penalty": f32(1.1)}
+    assert load_settings({"ignore_eos": "on"}).sampling == {"top_k": 7, "ignore_eos": True}
+    assert load_settings({"sampler_sequence": "k"}).sampling == {"top_k": 7, "sampler_sequence": ("top_k",)}
 
 
 def test_threads_default_to_physical_cores_within_the_cpu_set_and_zero_is_all() -> None:
@@ -162,11 +165,34 @@ def test_threads_default_to_physical_cores_within_the_cpu_set_and_zero_is_all() 
             {"keep_alive": "5 minutes"},
             '--keep-alive \'5 minutes\': time: unknown unit " minutes" in duration "5 minutes"',
         ),
+        ({"temperature": "1e39"}, "--temperature '1e39': must be a finite number"),
+        ({"repeat_penalty": "0"}, "--repeat-penalty '0': must be greater than 0"),
+        ({"repeat_penalty": "1e-39"}, "--repeat-penalty '1e-39': must be a finite number"),
+        ({"mirostat": "3"}, "--mirostat '3': must be less than or equal to 2"),
+        ({"top_k": "2147483648"}, "--top-k '2147483648': must be less than or equal to 2147483647"),
+        (
+            {"samplers": "top_k;tempo"},
+            "--samplers 'top_k;tempo': there is no sampler 'tempo'; known are penalties dry top_n_sigma top_k typ_p "
+            "top_p min_p xtc temperature infill adaptive_p",
+        ),
+        (
+            {"sampler_sequence": "kz"},
+            "--sampling-seq 'kz': there is no sampler 'z'; known are e=penalties d=dry s=top_n_sigma k=top_k y=typ_p "
+            "p=top_p m=min_p x=xtc t=temperature i=infill a=adaptive_p",
+        ),
+        (
+            {"samplers": "top_k", "sampler_sequence": "k"},
+            "--sampling-seq 'k': give --samplers or --sampler-seq, not both",
+        ),
+        (
+            {"logit_bias": ("1+1", "1x1")},
+            "--logit-bias: '1x1' must be TOKEN+BIAS or TOKEN-BIAS, such as 15043+1",
+        ),
         ({"n_predict": "-2"}, "--n-predict '-2': must be greater than or equal to -1"),
         ({"api_key_file": "/no/file"}, "--api-key-file: failed to open file '/no/file': No such file or directory"),
     ],
 )
-def test_a_bad_flag_is_one_line_that_names_it(flags: dict[str, str], text: str) -> None:
+def test_a_bad_flag_is_one_line_that_names_it(flags: dict[str, Any], text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings(flags)
     assert str(caught.value) == text

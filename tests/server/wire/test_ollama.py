@@ -288,6 +288,9 @@ def test_sampling_options_go_to_the_sampler_by_their_name() -> None:
         "repeat_last_n": 32,
         "presence_penalty": 0.25,
         "frequency_penalty": 0.5,
+        "mirostat": 2,
+        "mirostat_tau": 4.5,
+        "mirostat_eta": 0.2,
     }
     sampling = parse_options(given).sampling
     assert sampling == {**given, "top_k": 20}
@@ -311,7 +314,7 @@ def test_stop_strings_and_num_ctx_are_kept() -> None:
 
 
 def test_options_that_change_no_token_are_named() -> None:
-    given = {"num_gpu": 1, "use_mmap": True, "mirostat": 0, "tfs_z": 1, "mirostat_tau": 5, "num_keep": 4}
+    given = {"num_gpu": 1, "use_mmap": True, "tfs_z": 1, "num_keep": 4}
     options = parse_options(given)
     assert options.ignored == tuple(given)
     assert options.sampling == {}
@@ -329,7 +332,7 @@ def test_options_that_change_no_token_are_named() -> None:
         ({"stop": "x"}, 'option "stop" must be of type array'),
         ({"stop": [1]}, 'option "stop" must be of an array of strings'),
         ({"temprature": 1}, 'invalid option provided: "temprature"'),
-        ({"mirostat": 2}, 'option "mirostat" is not supported'),
+        ({"mirostat": "2"}, 'option "mirostat" must be of type integer'),
         ({"tfs_z": 0.5}, 'option "tfs_z" is not supported'),
     ],
 )
