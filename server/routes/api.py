@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from engine import generation
 from engine.errors import ContextOverflow, EngineError
-from engine.generation import Timings
+from engine.generation import Step, Timings
 from engine.gguf import GGUFFile
 from engine.model import Model
 from registry.catalog import Entry
@@ -32,6 +32,7 @@ from server.wire import ollama, openai
 from server.wire.fields import parse_fields
 from server.wire.golang import InvalidBody
 from server.wire.llama import Defaults, tokenize_prompt
+from server.wire.ollama_logprobs import Logprobs
 from server.wire.ollama_models import Header, described, listed, plain, running
 from slots.residency import Job
 
@@ -128,12 +129,13 @@ async def chat(request: Request) -> Response:
 
 
 class _Jobs:
-    """Builds a request's one job, and remembers how many messages did not fit."""
+    """Builds a request's one job, and remembers how many messages did not fit and how to show probabilities."""
 
     def __init__(self, asked: ollama.Request, defaults: Defaults) -> None:
         self.asked = asked
         self.defaults = defaults
         self.dropped = 0
+        self.logprobs: Logprobs | None = None
 
     def __call__(self, model: Model) -> list[Job]:
         """The job for `model`.
@@ -153,6 +155,9 @@ class _Jobs:
         if len(prompt) > n_ctx:
             raise ContextOverflow(len(prompt), n_ctx)
         sampling = dict(options.sampling)
+        if asked.top_logprobs is not None:
+            self.logprobs = Logprobs(asked.top_logprobs, model.tokenizer.piece)
+            sampling["n_probs"] = max(1, asked.top_logprobs)
         if sampling.get("repeat_last_n") == -1:
             sampling["repeat_last_n"] = n_ctx
         fields = parse_fields({**sampling, "n_predict": options.num_predict, "stop": list(options.stop)})
@@ -205,13 +210,16 @@ class _Talk:
     async def whole(self) -> dict[str, Any]:
         """The answer as one object."""
         asked = self.asked
+        shown: list[dict[str, Any]] = []
         async with self._open() as (answer, receipt):
             async for batch in answer.batches():
                 receipt.token()
+                shown += [token for _, each in batch for token in self._shown(each)]
                 step = batch[-1][1]
         assert step.final is not None, "the engine gave no last step"
         receipt.text(step.final.text)
-        return ollama.final(asked.api, asked.model, step.final.text, self._measured(step.final, step.timings, receipt))
+        measured = self._measured(step.final, step.timings, receipt)
+        return ollama.final(asked.api, asked.model, step.final.text, measured, shown)
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
         """The answer as NDJSON, everything that is ready at a time. What fails after the first line is the last one."""
@@ -220,13 +228,14 @@ class _Talk:
             async with self._open() as (answer, receipt):
                 async for batch in answer.batches():
                     receipt.token()
-                    texts = [each.text for _, each in batch]
+                    pieces = [(each.text, self._shown(each)) for _, each in batch]
                     step = batch[-1][1]
-                    if step.final is not None:
-                        texts.append(step.final.held)  # no stop string came of it: it is part of the answer
-                    for text in texts:
+                    if step.final is not None and step.final.held:  # no stop string came of it: part of the answer
+                        text, shown = pieces.pop()
+                        pieces.append((text + step.final.held, shown))
+                    for text, _ in pieces:
                         receipt.text(text)
-                    events = [ollama.part(asked.api, asked.model, text) for text in texts if text]
+                    events = [ollama.part(asked.api, asked.model, *piece) for piece in pieces if any(piece)]
                     if step.final is not None:
                         measured = self._measured(step.final, step.timings, receipt)
                         events.append(ollama.final(asked.api, asked.model, "", measured))
@@ -237,6 +246,10 @@ class _Talk:
                 raise
             log_failure("a stream", error)
             yield ndjson(ollama.error(as_api_error(error).message))
+
+    def _shown(self, step: Step) -> list[dict[str, Any]]:
+        """What a step adds to `logprobs`."""
+        return [] if self._jobs.logprobs is None else self._jobs.logprobs.push(step)
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[tuple[Answer, Receipt]]:

@@ -37,6 +37,11 @@ def quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+def as_text(data: bytes) -> str:
+    """The text of `data`, each byte that is not UTF-8 as one U+FFFD, as Go's JSON writer has it."""
+    return re.sub("[\udc80-\udcff]", "\ufffd", data.decode("utf-8", "surrogateescape"))
+
+
 def loads(body: bytes) -> Any:
     """The JSON value in `body`, read as Go reads it: bytes that are no UTF-8 and unpaired surrogates become U+FFFD.
 

@@ -91,6 +91,7 @@ class Request:
         keep_alive: seconds the model stays afterwards, `FOREVER`, 0 to unload it; None for the server's default.
         options: see `Options`.
         truncate: drop the oldest messages of a conversation that does not fit, instead of refusing it.
+        top_logprobs: how many of the most likely tokens to show beside each token; None to show no probabilities.
         ignored: names of fields and options that change nothing here.
     """
 
@@ -102,6 +103,7 @@ class Request:
     keep_alive: float | None = None
     options: Options = field(default_factory=Options)
     truncate: bool = True
+    top_logprobs: int | None = None
     ignored: tuple[str, ...] = ()
 
     @property
@@ -287,8 +289,6 @@ def _refuse_unbuilt(model: str, given: Mapping[str, Any]) -> None:
         raise InvalidBody(f"{quote(model)} does not support images")
     if given.get("format"):
         raise InvalidBody("format is not supported: structured output is not built yet")
-    if given.get("logprobs"):
-        raise InvalidBody("logprobs is not supported: log probabilities are not built yet")
     if given.get("_debug_render_only"):
         raise InvalidBody("_debug_render_only is not supported: POST /apply-template shows the rendered prompt")
 
@@ -315,6 +315,8 @@ def _request(
     prompt: str | None,
 ) -> Request:
     options = parse_options(given.get("options", {}))
+    top_logprobs = given.get("top_logprobs", 0) if given.get("logprobs") else None
+    unused = ["top_logprobs"] if given.get("top_logprobs") and top_logprobs is None else []
     return Request(
         api=api,
         model=model,
@@ -324,7 +326,8 @@ def _request(
         keep_alive=given.get("keep_alive"),
         options=options,
         truncate=given.get("truncate", True),
-        ignored=(*ignored, *(f"options.{name}" for name in options.ignored)),
+        top_logprobs=top_logprobs,
+        ignored=(*ignored, *unused, *(f"options.{name}" for name in options.ignored)),
     )
 
 
@@ -359,18 +362,22 @@ class Measured:
     receipt: Mapping[str, Any] | None = None
 
 
-def part(api: Api, model: str, text: str) -> dict[str, Any]:
+Tokens = Sequence[Mapping[str, Any]]
+"""Tokens with their probabilities, from `ollama_logprobs`."""
+
+
+def part(api: Api, model: str, text: str, logprobs: Tokens = ()) -> dict[str, Any]:
     """One streamed piece of text."""
-    return _answer(api, model, text, done=False)
+    return _answer(api, model, text, done=False) | _shown(logprobs)
 
 
-def final(api: Api, model: str, text: str, measured: Measured) -> dict[str, Any]:
+def final(api: Api, model: str, text: str, measured: Measured, logprobs: Tokens = ()) -> dict[str, Any]:
     """The last object of an answer, or the only one.
 
     Args:
-        text: what was not streamed yet: the whole answer, or "".
+        text, logprobs: what was not streamed yet: the whole answer, or nothing.
     """
-    answer = _answer(api, model, text, done=True)
+    answer = _answer(api, model, text, done=True) | _shown(logprobs)
     answer |= {
         "done_reason": measured.done_reason,
         "total_duration": measured.total_ns,
@@ -396,6 +403,10 @@ def nothing_done(api: Api, model: str, done_reason: Literal["load", "unload"]) -
 def error(message: str) -> dict[str, str]:
     """Ollama's error body, and the line that ends a stream that failed."""
     return {"error": message}
+
+
+def _shown(logprobs: Tokens) -> dict[str, Any]:
+    return {"logprobs": list(logprobs)} if logprobs else {}
 
 
 def _answer(api: Api, model: str, text: str, *, done: bool) -> dict[str, Any]:

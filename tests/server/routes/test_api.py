@@ -249,6 +249,65 @@ def test_a_stop_string_ends_the_answer_and_is_not_in_it(http: httpx.Client) -> N
     assert answer["response"] == whole[: whole.index(stop)]
 
 
+def logprobs_of(http: httpx.Client, path: str, **body: Any) -> tuple[str, list[dict[str, Any]]]:
+    """The text and the `logprobs` of a streamed answer, which must be those of the whole one."""
+    whole = post(http, path, logprobs=True, **body)
+    lines = http.post(path, json={"model": MODEL, "logprobs": True, **body}).text.splitlines()
+    tokens = [token for line in map(json.loads, lines) for token in line.get("logprobs", [])]
+    assert tokens == whole["logprobs"]
+    return whole["response"] if path == "/api/generate" else whole["message"]["content"], tokens
+
+
+def test_the_client_reads_logprobs_whole_and_streamed(client: ollama.Client) -> None:
+    asked = {"options": GREEDY, "logprobs": True, "top_logprobs": 2}
+    whole = client.chat(MODEL, messages=ASK, **asked)
+    assert whole.logprobs is not None
+    assert "".join(token.token for token in whole.logprobs) == whole.message.content
+    assert all(token.top_logprobs and len(token.top_logprobs) == 2 for token in whole.logprobs)
+    parts = list(client.chat(MODEL, messages=ASK, stream=True, **asked))
+    assert [token for part in parts for token in part.logprobs or ()] == whole.logprobs
+    assert all("".join(token.token for token in part.logprobs or ()) == part.message.content for part in parts)
+    generated = client.generate(MODEL, prompt="Say hello.", options=GREEDY, logprobs=True)
+    assert generated.logprobs is not None
+    assert "".join(token.token for token in generated.logprobs) == generated.response
+    assert generated.logprobs[0].top_logprobs is None
+
+
+@pytest.mark.parametrize("n_best", [0, 1, 5, 20])
+@pytest.mark.parametrize(
+    "options", [GREEDY, {"temperature": 1.1, "seed": 4, "num_predict": 12}], ids=["greedy", "seeded"]
+)
+def test_logprobs_are_llama_servers_floats(http: httpx.Client, n_best: int, options: dict[str, Any]) -> None:
+    native = {"prompt": "Once upon a time", "n_probs": max(1, n_best), "n_predict": options["num_predict"]}
+    native |= {name: value for name, value in options.items() if name != "num_predict"}
+    probable = http.post("/completion", json=native).json()["completion_probabilities"]
+    raw = {"prompt": native["prompt"], "raw": True, "options": options, "top_logprobs": n_best}
+    _, tokens = logprobs_of(http, "/api/generate", **raw)
+    assert [(token["token"], token["logprob"]) for token in tokens] == [
+        (one["token"], one["logprob"]) for one in probable
+    ]
+    best = [[(top["token"], top["logprob"]) for top in token.get("top_logprobs", [])] for token in tokens]
+    assert best == [[(top["token"], top["logprob"]) for top in one["top_logprobs"][:n_best]] for one in probable]
+
+
+def test_tokens_with_logprobs_join_to_the_text(http: httpx.Client) -> None:
+    smile = "Here are ten emoji characters: 😀 😃 😄 😁 😆 😅 😂 🤣"
+    for options in ({**GREEDY, "stop": ["hat", " a"]}, {**GREEDY, "num_predict": 40}, GREEDY):
+        for prompt in (smile, "Say hello."):
+            text, tokens = logprobs_of(http, "/api/generate", prompt=prompt, raw=True, options=options)
+            whole = bytes(value for token in tokens for value in token.get("bytes", ()))
+            # of a token that a stop string cut in two the text keeps the first part
+            assert text.startswith(whole.decode()) if "stop" in options else text == whole.decode()
+
+
+def test_nobody_gets_logprobs_who_did_not_ask(http: httpx.Client) -> None:
+    answer = post(http, "/api/chat", messages=ASK, options=GREEDY, top_logprobs=3)
+    assert "logprobs" not in answer
+    assert answer["bankml_receipt"]["ignored"] == ["top_logprobs"]
+    whole = post(http, "/api/chat", messages=ASK, options={**GREEDY, "stop": ["e", "i", "l"]}, logprobs=True)
+    assert len(whole["message"]["content"]) >= sum(len(token["token"]) for token in whole.get("logprobs", []))
+
+
 def test_what_a_stop_string_held_back_is_streamed_in_the_end(http: httpx.Client) -> None:
     whole = post(http, "/api/generate", prompt="1, 2, 3, 4,", raw=True, options=GREEDY)["response"]
     body = {"model": MODEL, "prompt": "1, 2, 3, 4,", "raw": True, "options": {**GREEDY, "stop": [whole[-1] + "never"]}}

@@ -112,7 +112,6 @@ def test_empty_values_of_what_is_not_built_are_no_request_for_it() -> None:
         ({"think": "low"}, '"smollm2" does not support thinking'),
         ({"format": "json"}, "format is not supported"),
         ({"format": {"type": "object"}}, "format is not supported"),
-        ({"logprobs": True}, "logprobs is not supported"),
         ({"_debug_render_only": True}, "_debug_render_only is not supported"),
     ],
 )
@@ -198,6 +197,14 @@ def test_model_names_have_host_namespace_and_tag(name: str) -> None:
             {"options": []},
             "array into Go struct field {}.options of type map[string]interface {{}}",
         ),
+        ("ChatRequest", parse_chat, {"logprobs": 1}, "number into Go struct field {}.logprobs of type bool"),
+        ("ChatRequest", parse_chat, {"logprobs": "true"}, "string into Go struct field {}.logprobs of type bool"),
+        (
+            "ChatRequest",
+            parse_chat,
+            {"top_logprobs": 1.5},
+            "number 1.5 into Go struct field {}.top_logprobs of type int",
+        ),
         ("ChatRequest", parse_chat, {"top_logprobs": "x"}, "string into Go struct field {}.top_logprobs of type int"),
         ("ShowRequest", parse_show, {"verbose": "x"}, "string into Go struct field {}.verbose of type bool"),
     ],
@@ -215,6 +222,14 @@ def test_a_body_that_is_no_object_gets_the_words_of_go() -> None:
 def test_the_first_wrong_field_is_the_one_named() -> None:
     assert "stream" in refusal(parse_chat, b'{"model": "x", "stream": 1, "messages": 2}')
     assert "messages" in refusal(parse_chat, b'{"model": "x", "messages": 2, "stream": 1}')
+
+
+def test_top_logprobs_counts_with_logprobs_only() -> None:
+    assert generate(prompt="Hi", logprobs=True).top_logprobs == 0
+    assert chat(logprobs=True, top_logprobs=3).top_logprobs == 3
+    assert chat(logprobs=False).top_logprobs is None
+    ignored = chat(top_logprobs=3)
+    assert (ignored.top_logprobs, ignored.ignored) == (None, ("top_logprobs",))
 
 
 @pytest.mark.parametrize("value", [-1, 21])
