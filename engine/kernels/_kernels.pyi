@@ -266,5 +266,8 @@ def multiply(isa: str, w: Matrix, x: NDArray[np.float32]) -> NDArray[np.float32]
 def quantize(isa: str, activation: int, x: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Rows of activations, (n, cols), as a product takes one alone: (n, bytes), in the layouts of types.h."""
 
+def sum_squares(isa: str, logits: NDArray[np.float32], mean: float) -> float:
+    """The squared deviations from a float of the logits but -inf, added up one by one in a float."""
+
 def isa(isa: str = "") -> str:
     """The name of the kernels that run here, or of those asked for; ValueError if they do not."""

@@ -387,6 +387,12 @@ void bind_operations(nb::module_ & m) {
             return nb::ndarray<nb::numpy, uint8_t, nb::ndim<2>>(y, {n, bytes}, owner);
         },
         nb::arg("isa"), nb::arg("activation"), nb::arg("x"));
+    m.def(
+        "sum_squares",
+        [](const std::string & isa, const LogitsRow & logits, float mean) {
+            return kernels_for(isa)->sum_squares(logits.data(), static_cast<int64_t>(logits.size()), mean);
+        },
+        nb::arg("isa"), nb::arg("logits"), nb::arg("mean"));
     m.def("isa", [](const std::string & isa) { return kernels_for(isa)->name; }, nb::arg("isa") = "");
 }
 

@@ -1,5 +1,6 @@
 // The steps between the products: RMS norm, SwiGLU, rotary embedding. And the table that offers this build's kernels.
 #include "attention.h"
+#include "deviations.h"
 #include "matmul.h"
 
 namespace bankml::BANKML_ISA {
@@ -63,6 +64,7 @@ extern const Kernels kernels;
 #define BANKML_KERNELS_NAME "portable"
 #endif
 const Kernels kernels{BANKML_KERNELS_NAME, rms_norm, swiglu, rotate, hadamard,    store_cache_row,
-                      pack,                pack_row, matvec, matmul, attend_rows, attend_tile};
+                      pack,                pack_row, matvec, matmul, attend_rows, attend_tile,
+                      sum_squares};
 
 }  // namespace bankml::BANKML_ISA

@@ -104,6 +104,8 @@ struct Kernels {
     // half precision. Row i of q and y is at i * ld.
     void (*attend_tile)(const HeadCache& cache, const float* q, float* y, int64_t ld, int64_t rows, int64_t position,
                         float scale, float* scratch);
+    // The squared deviations from `mean` of the logits but -inf, each partial sum a float.
+    float (*sum_squares)(const float* logits, int64_t n, float mean);
 };
 
 // The weights of a row as floats; n is a multiple of the type's block. Not one of the Kernels: plain C on every machine,

@@ -117,7 +117,6 @@ SamplerChain::SamplerChain(const SamplerParams & params, int32_t n_vocab, std::v
       n_vocab_(n_vocab),
       bias_(std::move(bias)),
       keep_candidates_(keep_candidates),
-      in_default_order_(params.stages == SamplerParams::default_stages()),
       infill_(std::move(infill)),
       draw_rng_(params.seed),
       xtc_rngs_(static_cast<size_t>(std::count(params.stages.begin(), params.stages.end(), Stage::Xtc)),
@@ -135,6 +134,7 @@ SamplerChain::SamplerChain(const SamplerParams & params, int32_t n_vocab, std::v
     for (const auto & [head, tail] : breakers) {
         breakers_[head].push_back(tail);
     }
+    greedy_ = is_greedy();
 }
 
 void SamplerChain::check(Token token) const {
@@ -157,9 +157,10 @@ std::vector<Stage> SamplerParams::default_stages() {
             Stage::TopP,      Stage::MinP, Stage::Xtc,       Stage::Temperature};
 }
 
-// Whether the default chain can only end at the largest logit: no sampler before the temperature may drop it.
-bool SamplerChain::greedy() const {
-    return params_.ending == Ending::Plain && params_.temperature <= 0.0f && !(params_.dynatemp_range > 0.0f) &&
+// Whether the chain, in the default order, can only end at the largest logit: no sampler before the temperature may
+// drop it.
+bool SamplerChain::is_greedy() const {
+    return params_.stages == SamplerParams::default_stages() && params_.ending == Ending::Plain && params_.temperature <= 0.0f && !(params_.dynatemp_range > 0.0f) &&
            params_.typical_p >= 1.0f && (params_.xtc_probability <= 0.0f || params_.xtc_threshold > 0.5f);
 }
 
@@ -187,24 +188,22 @@ void SamplerChain::accept(Token token) {
 }
 
 Token SamplerChain::sample(const float * logits) {
-    if (!in_default_order_) {
-        apply_in_order(logits);
-        return draw();
-    }
-    const float * row = adjusted(logits);
-    if (greedy() && !keep_candidates_) {
+    size_t n_done = 0;
+    const float * row = adjusted(logits, n_done);
+    if (greedy_ && !keep_candidates_) {
         // The generator is not advanced: no later draw of this chain depends on it either.
         const int top = unique_max(row, n_vocab_);
         if (top >= 0) {
             return top;
         }
     }
-    top_k(row);
-    typical();
-    top_p();
-    min_p();
-    xtc(xtc_rngs_[0]);
-    temperature();
+    if (n_done < params_.stages.size() && params_.stages[n_done] == Stage::TopK) {
+        top_k(row);
+        ++n_done;
+    } else {
+        start_with_all(row);
+    }
+    apply_from(n_done);
     return draw();
 }
 

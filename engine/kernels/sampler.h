@@ -1,8 +1,8 @@
 // llama-server b11192's sampler chain, with its arithmetic, its sort order, its ties and its generator.
 //
-// The chain: logit bias, then the samplers in the order that is asked for, then one draw. The default order starts on
-// the whole row (sampler_logits.cpp) and goes on with few candidates; any other starts with every token as a candidate
-// (sampler_order.cpp). The reference's library fuses no multiply-add here, so plain expressions give its bits; expf,
+// The chain: logit bias, then the samplers in the order that is asked for, then one draw. The samplers that change single
+// logits work on the whole row as long as the order begins with them (sampler_logits.cpp); the others on candidates
+// (sampler_order.cpp), few after a top-k that follows there, else every token. The reference's library fuses no multiply-add here, so plain expressions give its bits; expf,
 // logf, log2f, powf, pow and exp come from the C library in both.
 #pragma once
 
@@ -131,18 +131,19 @@ private:
     void check(Token token) const;
     bool penalties_on() const;
     bool dry_on() const;
-    bool greedy() const;
+    bool is_greedy() const;
 
-    // Of a row: the first samplers of the default order, before there are candidates.
-    const float * adjusted(const float * logits);
+    // Of a row: the samplers that the order begins with, before there are candidates.
+    const float * adjusted(const float * logits, size_t & n_done);
     // Of candidates, in any order.
-    void apply_in_order(const float * logits);
+    void apply_from(size_t first);
     void apply(Stage stage);
+    void candidates_top_n_sigma();
     Logits candidate_logits();
 
     void penalize(const Logits & logits) const;
     bool apply_dry(const Logits & logits);
-    void top_n_sigma(const Logits & logits) const;
+    void top_n_sigma(float * logits, int n) const;
     int dry_repeat_limit(int n) const;
     void dry_count_repeats(int n, int limit);
     void top_k(const float * logits);
@@ -175,7 +176,7 @@ private:
     int32_t n_vocab_;
     std::vector<std::pair<Token, float>> bias_;
     bool keep_candidates_;
-    bool in_default_order_;
+    bool greedy_ = false;
     std::shared_ptr<const InfillVocabulary> infill_;
 
     std::mt19937 draw_rng_;

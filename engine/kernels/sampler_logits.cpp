@@ -6,27 +6,39 @@
 
 namespace bankml {
 
-// The logits after bias, penalties, DRY and top-n-sigma: the caller's row itself when none of them is on.
-const float * SamplerChain::adjusted(const float * logits) {
-    const bool sigma = params_.top_n_sigma > 0.0f && n_vocab_ > 1;
-    if (bias_.empty() && !penalties_on() && !dry_on() && !sigma) {
-        return logits;
-    }
-    row_.assign(logits, logits + n_vocab_);
+// The logits after bias and the samplers that the order begins with, as long as they change single logits of the whole
+// row: the caller's row itself when none of them is on. `n_done` is how many stages that were.
+const float * SamplerChain::adjusted(const float * logits, size_t & n_done) {
+    bool copied = false;
+    const auto row = [&] {
+        if (!copied) {
+            row_.assign(logits, logits + n_vocab_);
+            copied = true;
+        }
+        return Logits{row_.data(), 1, n_vocab_, nullptr};
+    };
     for (const auto & [token, amount] : bias_) {
-        row_[static_cast<size_t>(token)] += amount;
+        row().at(token) += amount;
     }
-    const Logits row{row_.data(), 1, n_vocab_, nullptr};
-    if (penalties_on()) {
-        penalize(row);
+    for (n_done = 0; n_done < params_.stages.size(); ++n_done) {
+        const Stage stage = params_.stages[n_done];
+        if (stage == Stage::Penalties) {
+            if (penalties_on()) {
+                penalize(row());
+            }
+        } else if (stage == Stage::Dry) {
+            if (dry_on()) {
+                apply_dry(row());
+            }
+        } else if (stage == Stage::TopNSigma) {
+            if (params_.top_n_sigma > 0.0f && n_vocab_ > 1) {
+                top_n_sigma(row().first, n_vocab_);
+            }
+        } else {
+            break;
+        }
     }
-    if (dry_on()) {
-        apply_dry(row);
-    }
-    if (sigma) {
-        top_n_sigma(row);
-    }
-    return row_.data();
+    return copied ? row_.data() : logits;
 }
 
 void SamplerChain::penalize(const Logits & logits) const {
@@ -142,35 +154,6 @@ bool SamplerChain::apply_dry(const Logits & logits) {
         *logit -= penalty;
     }
     return true;
-}
-
-void SamplerChain::top_n_sigma(const Logits & logits) const {
-    float max = logits.at(0);
-    float sum = 0;
-    size_t n_valid = 0;
-    for (int i = 0; i < logits.n; ++i) {
-        const float logit = logits.at(i);
-        if (logit != -INFINITY) {
-            max = std::max(max, logit);
-            sum += logit;
-            ++n_valid;
-        }
-    }
-    const float mean = n_valid > 0 ? sum / n_valid : 0;
-    float acc = 0;
-    for (int i = 0; i < logits.n; ++i) {
-        const float logit = logits.at(i);
-        if (logit != -INFINITY) {
-            const double deviation = logit - mean;
-            acc = static_cast<float>(acc + deviation * deviation);
-        }
-    }
-    const float sigma = n_valid > 0 ? std::sqrt(acc / n_valid) : 0;
-    for (int i = 0; i < logits.n; ++i) {
-        if (logits.at(i) < max - (params_.top_n_sigma * sigma)) {
-            logits.at(i) = -INFINITY;
-        }
-    }
 }
 
 }  // namespace bankml

@@ -1,21 +1,18 @@
-// The samplers in any order: each works on the candidates that those before it left.
+// The samplers after those of the whole row, in any order: each works on the candidates that those before it left.
 #include <algorithm>
 
 #include "sampler.h"
 
 namespace bankml {
 
-void SamplerChain::apply_in_order(const float * logits) {
-    start_with_all(logits);
-    for (const auto & [token, amount] : bias_) {
-        cur_[token].logit += amount;
-    }
+// The stages from `first` on, of which the candidates know those before.
+void SamplerChain::apply_from(size_t first) {
     size_t n_xtc = 0;
-    for (const Stage stage : params_.stages) {
-        if (stage == Stage::Xtc) {
+    for (size_t i = first; i < params_.stages.size(); ++i) {
+        if (params_.stages[i] == Stage::Xtc) {
             xtc(xtc_rngs_[n_xtc++]);
         } else {
-            apply(stage);
+            apply(params_.stages[i]);
         }
     }
 }
@@ -35,7 +32,7 @@ void SamplerChain::apply(Stage stage) {
             return;
         case Stage::TopNSigma:
             if (params_.top_n_sigma > 0.0f && size_ > 1) {
-                top_n_sigma(candidate_logits());
+                candidates_top_n_sigma();
             }
             return;
         case Stage::TopK:
@@ -48,7 +45,7 @@ void SamplerChain::apply(Stage stage) {
         case Stage::MinP: return min_p();
         case Stage::Temperature: return temperature();
         case Stage::Infill: return infill();
-        case Stage::Xtc: return;  // has a generator of its own: see apply_in_order
+        case Stage::Xtc: return;  // has a generator of its own: see apply_from
     }
 }
 
@@ -59,6 +56,17 @@ void SamplerChain::keep(int n) {
         keep_best(n);
     }
     size_ = static_cast<size_t>(n);
+}
+
+void SamplerChain::candidates_top_n_sigma() {
+    scores_.resize(size_);
+    for (size_t i = 0; i < size_; ++i) {
+        scores_[i] = cur_[i].logit;
+    }
+    top_n_sigma(scores_.data(), static_cast<int>(size_));
+    for (size_t i = 0; i < size_; ++i) {
+        cur_[i].logit = scores_[i];
+    }
 }
 
 Logits SamplerChain::candidate_logits() {
