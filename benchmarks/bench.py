@@ -1,8 +1,8 @@
 """`make bench`: bankml and llama-server in turn, the same requests at the same `-t`, medians and ratios.
 
 Each round starts one server, measures it and stops it before the next one starts; the order turns round each time.
-Without the reference (see CONTRIBUTING.md) bankml is measured alone. Quiet the machine first: absolute figures move
-with it, only the ratio of one run counts.
+Without the reference (see CONTRIBUTING.md) bankml is measured alone. Last comes what sampling takes of a token of ours.
+Quiet the machine first: absolute figures move with it, only the ratio of one run counts.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import os
 import platform
 import sys
 from collections import defaultdict
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchmarks import report
+from benchmarks import report, sampling
 from benchmarks.measure import Round, measure
 from registry.download import ensure
 from testing.oracles.reference_server import Reference, ReferenceServer, find
@@ -87,7 +88,9 @@ def summary(arguments: argparse.Namespace, samples: dict[str, Samples]) -> str:
     return "\n".join(lines)
 
 
-def as_json(arguments: argparse.Namespace, samples: dict[str, Samples]) -> dict[str, Any]:
+def as_json(
+    arguments: argparse.Namespace, samples: dict[str, Samples], shares: dict[str, sampling.Share]
+) -> dict[str, Any]:
     """Everything measured, for `--json`."""
     return {
         "model": arguments.model.name,
@@ -96,6 +99,7 @@ def as_json(arguments: argparse.Namespace, samples: dict[str, Samples]) -> dict[
         "cpu": cpu_name(),
         "samples": {name: found.values for name, found in samples.items()},
         "warnings": {name: found.warnings for name, found in samples.items()},
+        "sampling": {label: asdict(share) for label, share in shares.items()},
     }
 
 
@@ -119,9 +123,10 @@ def main() -> int:
     except ServerError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
-    print(summary(arguments, samples))
+    shares = sampling.measure(arguments.model, threads=arguments.threads, n_tokens=32 if arguments.quick else 200)
+    print(summary(arguments, samples), sampling.table(shares), sep="\n\n")
     if arguments.json:
-        arguments.json.write_text(json.dumps(as_json(arguments, samples), indent=1) + "\n", encoding="utf-8")
+        arguments.json.write_text(json.dumps(as_json(arguments, samples, shares), indent=1) + "\n", encoding="utf-8")
     return 0
 
 
