@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.grammar import GrammarTrigger, TriggerType
 from server.errors import BadRequest
 from server.wire.fields import CompletionFields, kind, parse_fields, to_float32, to_int
 
@@ -109,22 +110,59 @@ def test_what_llama_server_refuses_has_its_message(body: dict[str, Any], message
 @pytest.mark.parametrize(
     "body",
     [
-        {"json_schema": {}},
-        {"grammar": "root ::= 'a'"},
-        {"grammar_lazy": True},
         {"lora": [{"id": 0, "scale": 1}]},
         {"n_cache_reuse": 64},
         {"return_progress": True},
         {"verbose": True},
         {"backend_sampling": True},
-        {"preserved_tokens": ["<a>"]},
-        {"grammar_triggers": [{}]},
         {"reasoning_budget_message": "x"},
     ],
     ids=lambda body: next(iter(body)),
 )
 def test_what_we_do_not_do_is_refused_by_name(body: dict[str, Any]) -> None:
     assert complaint(**body) == f"Field '{next(iter(body))}': not supported"
+
+
+@pytest.mark.parametrize(
+    ("triggers", "message"),
+    [
+        ("x", "[json.exception.type_error.304] cannot use at() with string"),
+        ([3], "[json.exception.type_error.304] cannot use at() with number"),
+        ([{}], "[json.exception.out_of_range.403] key 'type' not found"),
+        ([{"type": 1}], "[json.exception.out_of_range.403] key 'value' not found"),
+        ([{"type": "1", "value": "x"}], "[json.exception.type_error.302] type must be number, but is string"),
+        ([{"type": 1, "value": 2}], "[json.exception.type_error.302] type must be string, but is number"),
+        ([{"type": 0, "value": "x"}], "[json.exception.out_of_range.403] key 'token' not found"),
+        ([{"type": 9, "value": "x"}], "there is no trigger of type 9"),
+    ],
+)
+def test_a_malformed_trigger_is_refused(triggers: Any, message: str) -> None:
+    assert complaint(grammar_triggers=triggers) == f"Field 'grammar_triggers': {message}"
+
+
+def test_triggers_come_in_a_list_or_in_an_object() -> None:
+    word, token = {"type": 1, "value": "a"}, {"type": 0, "value": "b", "token": 7}
+    expected = (GrammarTrigger(TriggerType.WORD, "a"), GrammarTrigger(TriggerType.TOKEN, "b", 7))
+    assert parse_fields({"grammar_triggers": [word, token]}).grammar_triggers == expected
+    assert parse_fields({"grammar_triggers": {"x": word, "y": token}}).grammar_triggers == expected
+
+
+def test_a_schema_becomes_a_grammar_at_the_door() -> None:
+    fields = parse_fields({"json_schema": {}})
+    assert fields.json_schema is not None
+    assert fields.json_schema.text.startswith("array ::= ")
+    warned = parse_fields({"json_schema": {"type": "number", "multipleOf": 3}})
+    assert any("multipleOf" in warning for warning in warned.warnings)
+    message = complaint(json_schema={"type": "wat"})
+    assert message.startswith("Field 'json_schema': \"json_schema\": JSON schema conversion failed:\n")
+
+
+@pytest.mark.parametrize("grammar", [None, "", 'root ::= "a"'])
+def test_a_schema_beside_a_grammar_is_not_looked_at(grammar: str | None) -> None:
+    fields = parse_fields({"json_schema": {"type": "wat"}, "grammar": grammar})
+    assert fields.json_schema is None
+    assert fields.ignored == ("json_schema",)
+    assert fields.grammar == (grammar or "")
 
 
 def test_what_asks_for_nothing_is_taken() -> None:
