@@ -384,6 +384,26 @@ GrammarAutomaton::State GrammarAutomaton::compute_next(State state, uint32_t sym
     return next;
 }
 
+uint64_t GrammarAutomaton::looping_kinds(State state) {
+    if (!dense_) {
+        return 0;  // too many symbols to ask for each
+    }
+    uint64_t leaving = 0;
+    for (size_t symbol = 0; symbol < n_symbols_; ++symbol) {
+        if (next(state, bounds_[symbol]) == state) {
+            continue;
+        }
+        const uint32_t end = symbol + 1 < n_symbols_ ? bounds_[symbol + 1] : UINT32_MAX;
+        for (uint32_t code_point = bounds_[symbol]; code_point < std::min(end, 0x81u); ++code_point) {
+            leaving |= uint64_t{1} << kind_of(code_point);
+        }
+        if (end > 0x81) {
+            leaving |= uint64_t{1} << kind_of(0x80);  // all others are of one kind
+        }
+    }
+    return ~leaving;
+}
+
 GrammarAutomaton::State GrammarAutomaton::next_by_token(State state, Token token) {
     Collected found;
     const StackSet info = sets_[state];

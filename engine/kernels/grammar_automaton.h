@@ -61,6 +61,9 @@ public:
 
     State unite(State a, State b) { return unite(a, b, 0); }
 
+    // A bit for each kind of code points that all lead from the state back to it.
+    uint64_t looping_kinds(State state);
+
     // Forgets all states but one when they have become many; that one gets a new number. Returns whether it did.
     bool trim(State & state);
 

@@ -114,9 +114,10 @@ void GrammarMatcher::find_allowed(Bits & bits) {
 
 void GrammarMatcher::walk(Bits & bits) {
     const auto & nodes = pieces_->nodes();
-    const auto & order = pieces_->order();
     path_.resize(1);
     path_[0] = state_;
+    // Inside a string, say, almost all tokens lead back to where they start: such a subtree needs no walk.
+    const uint64_t loops = automaton_.has_token_elements(state_) ? 0 : automaton_.looping_kinds(state_);
     for (uint32_t i = 0; i < nodes.size();) {
         const GrammarPieces::Node & node = nodes[i];
         const State state = i == 0 ? state_ : automaton_.next(path_[node.depth - 1], node.code_point);
@@ -127,20 +128,27 @@ void GrammarMatcher::walk(Bits & bits) {
         if (path_.size() <= node.depth) {
             path_.resize(node.depth + 1);
         }
+        if (state == state_ && (node.kinds_below & ~loops) == 0) {
+            add_places(node.first, pieces_->subtree_end(i), state, bits);
+            i = node.skip;
+            continue;
+        }
         path_[node.depth] = state;
-        const uint32_t cut = node.first + node.n_whole;
-        for (uint32_t place = node.first; place < cut; ++place) {
-            set_bit(bits, order[place]);
-        }
-        for (uint32_t place = cut; place < pieces_->below(i); ++place) {
-            if (automaton_.may_continue(state, pieces_->rest(place))) {
-                set_bit(bits, order[place]);
-            }
-        }
+        add_places(node.first, pieces_->below(i), state, bits);
         if (automaton_.has_token_elements(state)) {
             add_tokens_by_number(state, i, bits);
         }
         ++i;
+    }
+}
+
+// Of the tokens at these places, which all lead to the state, those that end there.
+void GrammarMatcher::add_places(uint32_t first, uint32_t end, State state, Bits & bits) {
+    for (uint32_t place = first; place < end; ++place) {
+        const PartialCharacter rest = pieces_->rest(place);
+        if (rest.n_missing == 0 || automaton_.may_continue(state, rest)) {
+            set_bit(bits, pieces_->order()[place]);
+        }
     }
 }
 

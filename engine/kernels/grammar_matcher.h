@@ -65,6 +65,7 @@ private:
     const Bits & allowed();
     void find_allowed(Bits & bits);
     void walk(Bits & bits);
+    void add_places(uint32_t first, uint32_t end, State state, Bits & bits);
     void add_tokens_by_number(State state, uint32_t node, Bits & bits);
     bool fits(Token token);
     State after_text(State state, const Decoded & decoded);

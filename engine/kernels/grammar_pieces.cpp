@@ -13,9 +13,6 @@ namespace {
 // How many bytes follow the first one of a character, by its upper four bits.
 constexpr std::array<int32_t, 16> N_FOLLOWING = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, 1, 1, 2, 3};
 
-constexpr uint32_t MAX_DEPTH = (1 << 20) - 1;
-constexpr uint32_t MAX_WHOLE = (1 << 12) - 1;
-
 bool continues_character(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
 
 // A token's way through the trie. It ends where the grammar reads the end of the token: at a code point of 0, which an
@@ -25,14 +22,26 @@ struct Way {
     PartialCharacter rest;
     Token token;
 
-    auto key() const { return std::tuple(rest.n_missing != 0, rest.n_missing, rest.bits, token); }
 };
 
 bool comes_before(const Way & a, const Way & b) {
-    return a.code_points != b.code_points ? a.code_points < b.code_points : a.key() < b.key();
+    return std::tie(a.code_points, a.token) < std::tie(b.code_points, b.token);
 }
 
 }  // namespace
+
+int kind_of(uint32_t code_point) {
+    constexpr int n_shared = 6;
+    const auto c = static_cast<int>(std::min(code_point, 0x80u));
+    if (c < 0x20 || c == 0x7F) return 0;
+    if (c == ' ') return 1;
+    if ('a' <= c && c <= 'z') return 2;
+    if ('A' <= c && c <= 'Z') return 3;
+    if ('0' <= c && c <= '9') return 4;
+    if (c == 0x80) return 5;
+    // ! to /, : to @, [ to `, { to ~
+    return n_shared + (c < '0' ? c - '!' : c < 'A' ? c - ':' + 15 : c < 'a' ? c - '[' + 22 : c - '{' + 28);
+}
 
 Decoded decode(std::string_view piece, PartialCharacter before) {
     Decoded found;
@@ -107,14 +116,7 @@ GrammarPieces::GrammarPieces(std::vector<std::string> pieces, const std::vector<
         }
         for (size_t i = n_common; i < way.code_points.size(); ++i) {
             path.push_back(static_cast<uint32_t>(nodes_.size()));
-            nodes_.push_back({way.code_points[i], 0, place, static_cast<uint32_t>(i + 1) & MAX_DEPTH, 0});
-        }
-        Node & node = nodes_[path.back()];
-        if (way.code_points.size() > MAX_DEPTH || node.n_whole == MAX_WHOLE) {
-            throw std::length_error("a vocabulary no grammar can be over");
-        }
-        if (way.rest.n_missing == 0) {
-            ++node.n_whole;
+            nodes_.push_back({way.code_points[i], 0, place, static_cast<uint32_t>(i + 1), 0});
         }
         places_[static_cast<size_t>(way.token)] = place;
         order_.push_back(way.token);
@@ -123,6 +125,22 @@ GrammarPieces::GrammarPieces(std::vector<std::string> pieces, const std::vector<
     }
     for (const uint32_t node : path) {
         nodes_[node].skip = static_cast<uint32_t>(nodes_.size());
+    }
+    find_kinds();
+}
+
+void GrammarPieces::find_kinds() {
+    std::vector<uint32_t> path;
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+        path.resize(nodes_[i].depth);
+        for (size_t above = path.size(); above-- > 0;) {
+            const uint64_t kind = uint64_t{1} << kind_of(nodes_[i].code_point);
+            if ((nodes_[path[above]].kinds_below & kind) != 0) {
+                break;  // then it is known further up too
+            }
+            nodes_[path[above]].kinds_below |= kind;
+        }
+        path.push_back(i);
     }
 }
 

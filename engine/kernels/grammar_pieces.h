@@ -28,20 +28,22 @@ struct Decoded {
 // The code points of a token's bytes up to its first NUL, after a character that may have been cut.
 Decoded decode(std::string_view piece, PartialCharacter before);
 
+// A coarse kind of code points, below 64: each punctuation mark of ASCII is one, other characters share a few.
+int kind_of(uint32_t code_point);
+
 class GrammarPieces {
 public:
     // A node stands for the code points on the way to it. Nodes come in the order of a walk, children after parents, so
     // that a walk which leaves out a subtree goes on at `skip`.
     struct Node {
         uint32_t code_point;
-        uint32_t skip;          // the next node outside of this subtree
-        uint32_t first;         // of this subtree's tokens in order()
-        uint32_t depth : 20;
-        uint32_t n_whole : 12;  // of the tokens, those that end here; they come first
+        uint32_t skip;         // the next node outside of this subtree
+        uint32_t first;        // of this subtree's tokens in order()
+        uint32_t depth;
+        uint64_t kinds_below;  // a bit for each kind of code point further down
     };
 
     // `pieces` by token, with special tokens' texts; `eog` the tokens that end an answer, which have no text here.
-    // Throws std::length_error for a token of a million characters, or thousands of tokens of one text.
     GrammarPieces(std::vector<std::string> pieces, const std::vector<Token> & eog);
 
     int32_t n_tokens() const { return static_cast<int32_t>(pieces_.size()); }
@@ -52,8 +54,7 @@ public:
 
     const std::vector<Token> & eog() const { return eog_; }
     const std::vector<Node> & nodes() const { return nodes_; }
-    // Behind the whole tokens of a node come those that end here but for the start of one more character; then, from
-    // here on, those of the nodes below.
+    // Where, behind the tokens that end at a node, those of the nodes below start.
     uint32_t below(uint32_t node) const { return first_of(node + 1); }
     uint32_t subtree_end(uint32_t node) const { return first_of(nodes_[node].skip); }
     // The tokens in the trie by the order of its nodes, and the cut character each ends in.
@@ -68,6 +69,8 @@ private:
     uint32_t first_of(uint32_t node) const {
         return node < nodes_.size() ? nodes_[node].first : static_cast<uint32_t>(order_.size());
     }
+
+    void find_kinds();
 
     std::vector<std::string> pieces_;
     std::vector<Token> eog_;
