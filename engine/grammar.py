@@ -121,6 +121,18 @@ def _with_token(trigger: GrammarTrigger, preserved: frozenset[int], vocabulary: 
     return GrammarTrigger(TriggerType.TOKEN, trigger.value, tokens[0])
 
 
+def check_grammar(params: GrammarParams) -> None:
+    """Whether the text is a grammar, whatever tokens it names.
+
+    Raises:
+        InvalidGrammar: it is none.
+    """
+    try:
+        _kernels.parse_grammar(params.data, lambda text: 0)
+    except GrammarError as error:
+        raise InvalidGrammar(str(error)) from None
+
+
 def grammar_matcher(params: GrammarParams, vocabulary: Vocabulary) -> _kernels.GrammarMatcher:
     """The matcher of one answer, at its start.
 

@@ -6,9 +6,15 @@ one line.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from ctypes import c_float
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from engine.grammar import GrammarParams
 
 _BIAS = re.compile(r"\s*([+-]?[0-9]+)\s*([+-])(.+)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
@@ -88,6 +94,28 @@ def breakers(value: object) -> object:
         else:
             kept.append(word)
     return tuple(kept)
+
+
+@lru_cache(maxsize=1)
+def grammar(*, grammar: str = "", json_schema: str | None = None) -> GrammarParams:
+    """`--grammar`, or the grammar of `--json-schema`.
+
+    Raises:
+        ValueError: it is none. That a token which it names is not in the vocabulary shows only with a model.
+    """
+    from engine.errors import InvalidRequest  # slow, and seldom needed
+    from engine.grammar import GrammarParams, check_grammar
+    from engine.json_schema import json_schema_to_grammar
+
+    try:
+        if json_schema is not None:
+            params = GrammarParams(json_schema_to_grammar(json.loads(json_schema)).text, type="output_format")
+        else:
+            params = GrammarParams(grammar)
+        check_grammar(params)
+    except InvalidRequest as error:
+        raise ValueError(getattr(error, "reason", None) or str(error)) from None
+    return params
 
 
 def unescaped(text: str) -> str:

@@ -104,6 +104,9 @@ _MODEL, _CONTEXT, _ACCESS = "Model", "Context and batches", "Access"
 _LATER = "Taken, without effect yet"
 
 
+_GRAMMAR_FIELDS = ("grammar", "grammar_file", "json_schema", "json_schema_file")
+
+
 class Settings(BaseModel):
     """Everything the server can be told. Frozen; unknown names are an error.
 
@@ -295,6 +298,18 @@ class Settings(BaseModel):
         Annotated[tuple[tuple[int, float], ...], BeforeValidator(sampling_flags.logit_biases)] | None,
         _sampling("-l --logit-bias", metavar="TOKEN+BIAS", many=True),
     ] = Field(None, description="make a token likelier (15043+1) or less likely (15043-1)")
+    grammar: Annotated[str | None, _sampling("--grammar", metavar="GRAMMAR")] = Field(
+        None, description="answers follow this grammar, in GBNF"
+    )
+    grammar_file: Annotated[str | None, _sampling("--grammar-file", metavar="FILE")] = Field(
+        None, description="answers follow the grammar in this file"
+    )
+    json_schema: Annotated[str | None, _sampling("-j --json-schema", metavar="SCHEMA")] = Field(
+        None, description="answers are JSON that follows this schema"
+    )
+    json_schema_file: Annotated[str | None, _sampling("-jf --json-schema-file", metavar="FILE")] = Field(
+        None, description="answers are JSON that follows the schema in this file"
+    )
 
     @field_validator("n_threads")
     @classmethod
@@ -338,6 +353,23 @@ class Settings(BaseModel):
             return value
         return tuple(sampling_flags.unescaped(text) for text in value)
 
+    @field_validator(*_GRAMMAR_FIELDS)
+    @classmethod
+    def _grammar(cls, value: str | None, info: ValidationInfo) -> str | None:
+        """A file gives its text. What is no grammar is refused before a model is loaded."""
+        if value is None:
+            return None
+        name = str(info.field_name)
+        if any(info.data.get(other) is not None for other in _GRAMMAR_FIELDS):
+            raise ValueError("only one grammar or schema may be given")
+        if name.endswith("_file"):
+            try:
+                value = Path(value).read_text("utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise ValueError(f"failed to open file '{value}': {_reason(error)}") from error
+        sampling_flags.grammar(**{name.removesuffix("_file"): value})
+        return value
+
     @model_validator(mode="after")
     def _read_key_file(self) -> Settings:
         if self.api_key_file is not None:
@@ -355,7 +387,11 @@ class Settings(BaseModel):
         `sampler_sequence` is `samplers` that do not.
         """
         given = ((name, getattr(self, name)) for name in SAMPLING_FIELDS)
-        return {name: value for name, value in given if value is not None and value is not False}
+        found = {name: value for name, value in given if value is not None and value is not False}
+        for name in _GRAMMAR_FIELDS:
+            if (text := getattr(self, name)) is not None:
+                found["grammar"] = sampling_flags.grammar(**{name.removesuffix("_file"): text})
+        return found
 
 
 def _reason(error: Exception) -> str:
@@ -367,7 +403,11 @@ def _flag_of(field: FieldInfo) -> Flag:
 
 
 FLAGS: Mapping[str, Flag] = {name: _flag_of(field) for name, field in Settings.model_fields.items()}
-SAMPLING_FIELDS = tuple(name for name, flag in FLAGS.items() if flag.group.startswith("Sampling") and name != "escape")
+SAMPLING_FIELDS = tuple(
+    name
+    for name, flag in FLAGS.items()
+    if flag.group.startswith("Sampling") and name not in ("escape", *_GRAMMAR_FIELDS)
+)
 
 
 def environment() -> dict[str, Any]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.grammar import GrammarParams
 from server import sampling_flags
+from server.settings import Settings
 
 
 @pytest.mark.parametrize(
@@ -62,3 +65,31 @@ def test_escapes_that_make_no_text_are_refused() -> None:
 def test_what_is_read_already_is_passed_on(value: Any) -> None:
     for read in (sampling_flags.named_samplers, sampling_flags.lettered_samplers):
         assert read(value) is value
+
+
+def test_a_grammar_flag_is_the_default_of_every_request(tmp_path: Path) -> None:
+    file = tmp_path / "yes.gbnf"
+    file.write_text('root ::= "yes"')
+    for settings in (Settings(grammar='root ::= "yes"'), Settings(grammar_file=str(file))):
+        assert settings.sampling["grammar"] == GrammarParams('root ::= "yes"')
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "null"}')
+    for settings in (Settings(json_schema='{"type": "null"}'), Settings(json_schema_file=str(schema))):
+        assert settings.sampling["grammar"].type == "output_format"
+        assert 'root ::= "null"' in settings.sampling["grammar"].text
+    assert "grammar" not in Settings().sampling
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"grammar": "x"}, "expected ::= at the end"),
+        ({"grammar_file": "/no/such.gbnf"}, "failed to open file '/no/such.gbnf': No such file or directory"),
+        ({"json_schema": "{"}, "Expecting property name"),
+        ({"json_schema": '{"type": "wat"}'}, "unrecognized type wat"),
+        ({"grammar": 'root ::= "a"', "json_schema": "{}"}, "only one grammar or schema may be given"),
+    ],
+)
+def test_what_is_no_grammar_is_refused_at_the_start(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Settings(**given)
