@@ -109,7 +109,8 @@ def grammar(*, grammar: str = "", json_schema: str | None = None) -> GrammarPara
 
     try:
         if json_schema is not None:
-            params = GrammarParams(json_schema_to_grammar(json.loads(json_schema)).text, type="output_format")
+            # not "output_format", as in the reference: there it has to begin with the chat template's opening
+            params = GrammarParams(json_schema_to_grammar(json.loads(json_schema)).text)
         else:
             params = GrammarParams(grammar)
         check_grammar(params)

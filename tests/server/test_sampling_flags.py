@@ -75,7 +75,7 @@ def test_a_grammar_flag_is_the_default_of_every_request(tmp_path: Path) -> None:
     schema = tmp_path / "schema.json"
     schema.write_text('{"type": "null"}')
     for settings in (Settings(json_schema='{"type": "null"}'), Settings(json_schema_file=str(schema))):
-        assert settings.sampling["grammar"].type == "output_format"
+        assert settings.sampling["grammar"].type == "user"  # a chat's opening is no part of it
         assert 'root ::= "null"' in settings.sampling["grammar"].text
     assert "grammar" not in Settings().sampling
 
