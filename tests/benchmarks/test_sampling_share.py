@@ -14,7 +14,7 @@ def test_a_share_is_the_draw_of_draw_and_evaluation() -> None:
 
 
 def test_the_table_warns_of_a_chain_above_the_limit_that_is_held_to_it() -> None:
-    held, free = CHAINS[0], next(chain for chain in CHAINS if not chain.held)
+    held, free = CHAINS[0], next(chain for chain in CHAINS if chain.most_percent is None)
     lines = sampling.table({held.label: Share(40.0, 960.0), free.label: Share(500.0, 500.0)}).splitlines()
     assert [cell.strip() for cell in lines[2].strip("|").split("|")] == [held.label, "40", "960", "4.0 %"]
     assert lines[4:] == [f"Warning: {held.label} takes 4.0 % of a token, more than 3 %."]
