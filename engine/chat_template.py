@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 import jinja2
 
+from engine.chat_formats.template_analysis import TemplateAnalysis, analyze
 from engine.errors import InvalidModelFile, InvalidRequest, UnplayableModel
 from engine.jinja_environment import TemplateEnvironment, prepare_source
 from engine.template_capabilities import Capabilities, probe, thinks
@@ -94,6 +96,26 @@ class ChatTemplate:
         """Whether the template knows answers with reasoning; `enable_thinking` is then true unless said otherwise."""
         return "<|START_THINKING|>" in self.source or thinks(self._template)
 
+    @cached_property
+    def analysis(self) -> TemplateAnalysis:
+        """The markers the template puts around the parts of an answer.
+
+        Raises:
+            InvalidRequest: what the template shows of tool calls contradicts itself.
+        """
+        can = self.capabilities
+        return analyze(self, tool_calls=can.supports_tool_calls, parallel_calls=can.supports_parallel_tool_calls)
+
+    def render_probe(self, messages: Sequence[Message], /, **variables: Any) -> str | None:
+        """The prompt of a conversation as it stands, nothing added or stripped; None when the template refuses it."""
+        given = copy.deepcopy(list(messages))
+        for message in given:
+            self._shape_content(message)
+        try:
+            return self._template.render({"messages": given, **self._tokens, **copy.deepcopy(variables)})
+        except Exception:  # a template is code: it may raise anything
+            return None
+
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -150,17 +172,21 @@ class ChatTemplate:
             same += 1
         return prompt[same:]
 
+    def _shape_content(self, message: Message) -> None:
+        """Content as one text or as parts, where the template understands but one of them."""
+        can, content = self.capabilities, message.get("content")
+        if isinstance(content, list) and can.supports_string_content and not can.supports_typed_content:
+            message["content"] = _joined(content)
+        elif isinstance(content, str) and can.supports_typed_content and not can.supports_string_content:
+            message["content"] = [{"type": "text", "text": content}]
+
     def _adapt(self, messages: list[Message]) -> list[Message]:
         """Messages in the shape this template understands."""
         can = self.capabilities
         if "You have access to the following functions in JSONSchema format" in self.source:
             messages = [_trimmed(message) for message in messages]
         for message in messages:
-            content = message["content"]
-            if isinstance(content, list) and can.supports_string_content and not can.supports_typed_content:
-                message["content"] = _joined(content)
-            elif isinstance(content, str) and can.supports_typed_content and not can.supports_string_content:
-                message["content"] = [{"type": "text", "text": content}]
+            self._shape_content(message)
             if message["role"] == "developer" and "<|channel|>" not in self.source:
                 message["role"] = "system"
             if can.supports_object_arguments:

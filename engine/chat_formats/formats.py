@@ -1,0 +1,258 @@
+"""The form of a chat answer: what is asked of the sampler for it, and how its text is cut into reasoning and content.
+
+For (template, request) this makes what llama-server b11192 makes of them (`common_chat_templates_apply`): the prompt and
+the part of it that already belongs to the answer, the grammar of a wanted JSON answer, and the parser of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
+
+from engine.chat_formats.markers import trim
+from engine.chat_formats.messages import ChatMessage, UnexpectedAnswer
+from engine.chat_formats.peg import SPACE, Builder, Parser
+from engine.chat_formats.peg_grammar import add_grammar
+from engine.chat_formats.peg_results import FAIL
+from engine.chat_formats.specialized import specialized_name
+from engine.chat_formats.template_analysis import TemplateAnalysis
+from engine.errors import InvalidRequest
+from engine.json_schema import GrammarBuilder
+
+Message = dict[str, Any]
+
+REASONING: Final = "reasoning"
+CONTENT: Final = "content"
+
+
+class Template(Protocol):
+    """What is needed of a template; `engine.chat_template.ChatTemplate` is one."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def analysis(self) -> TemplateAnalysis: ...
+    def render(
+        self, messages: Sequence[Message], /, *, add_generation_prompt: bool = ..., **variables: Any
+    ) -> str: ...
+    def generation_prompt(self, messages: Sequence[Message], /, **variables: Any) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """An answer that was begun.
+
+    Attributes:
+        message: what there is of it.
+        part: which part of it goes on; the other one, if that is reasoning, is whole.
+    """
+
+    message: ChatMessage
+    part: Literal["content", "reasoning"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFormat:
+    """How one request's answer looks.
+
+    Attributes:
+        prompt: what the model reads.
+        generation_prompt: the end of the prompt that the parser reads before the answer, and so does the grammar.
+        grammar: GBNF, "" for none.
+        warnings: what of a schema the grammar leaves out.
+        preserved: texts; where one is a token, the answer shows it though it is a special one.
+        stops: further stop strings.
+    """
+
+    prompt: str
+    generation_prompt: str
+    parser: Parser
+    grammar: str = ""
+    warnings: tuple[str, ...] = ()
+    preserved: tuple[str, ...] = ()
+    stops: tuple[str, ...] = ()
+
+    def parse(self, text: str, *, partial: bool) -> ChatMessage:
+        """Cut an answer.
+
+        Args:
+            text: the answer so far; whole characters.
+            partial: more may come.
+
+        Raises:
+            UnexpectedAnswer: it is not of this form, and cannot become so.
+        """
+        whole = self.generation_prompt + text
+        kind, end, captures = self.parser.match(whole, 0, True)
+        if kind == FAIL:
+            if partial and end > 0:
+                return ChatMessage()
+            raise UnexpectedAnswer("The model produced output that does not match the expected peg-native format")
+        parts = {REASONING: "", CONTENT: ""}
+        for capture in (inner for outer in captures for inner in outer.walk()):
+            if capture.tag in parts:
+                parts[capture.tag] += capture.text
+        reasoning = parts[REASONING]
+        return ChatMessage(parts[CONTENT], reasoning if reasoning.strip(" \t\n\r") else "")
+
+
+def chat_format(
+    template: Template,
+    messages: Sequence[Message],
+    *,
+    variables: Mapping[str, Any],
+    add_generation_prompt: bool = True,
+    continuation: Continuation | None = None,
+    schema: Any = None,
+    keep_reasoning: bool = False,
+) -> ChatFormat:
+    """The form of the answer to a request.
+
+    Args:
+        template: the model's.
+        messages: the conversation, the message to continue left out.
+        variables: for the template.
+        continuation: the answer's beginning; `add_generation_prompt` is then false.
+        schema: JSON that the answer must be; None for any text. What is no object asks for nothing.
+        keep_reasoning: leave reasoning in the content (the reasoning format "none").
+
+    Raises:
+        InvalidRequest: the template refuses the conversation, the schema cannot be, or the template is of a kind whose
+            constrained answers are not reproduced.
+    """
+    special = specialized_name(template.source)
+    constrained = isinstance(schema, Mapping) and bool(schema)
+    if special is not None:
+        if constrained:
+            raise InvalidRequest(f"constrained answers are not supported for {special} templates")
+        return _unparsed(template, messages, variables, add_generation_prompt, continuation)
+    prompt = template.render(messages, add_generation_prompt=add_generation_prompt, **variables)
+    opening = template.generation_prompt(messages, **variables)
+    analysis = template.analysis
+    generation_prompt = opening
+    if continuation is not None and continuation.message:
+        generation_prompt = _continued(opening, analysis, continuation)
+        prompt += generation_prompt
+    builder = Builder()
+    parser = _answer(builder, analysis, opening, schema if constrained else None, keep_reasoning=keep_reasoning)
+    grammar = GrammarBuilder()
+    if constrained:
+        add_grammar(grammar, parser, builder.rules)
+    return ChatFormat(
+        prompt,
+        generation_prompt,
+        parser,
+        grammar.text() if constrained else "",
+        tuple(grammar.warnings),
+        analysis.preserved,
+        analysis.stops,
+    )
+
+
+def _continued(opening: str, analysis: TemplateAnalysis, continuation: Continuation) -> str:
+    """What of the answer is there: its opening, its reasoning in markers if the template has such, and its text."""
+    message, reasoning = continuation.message, analysis.reasoning
+    if reasoning.start:
+        opening = opening.partition(reasoning.start)[0] + reasoning.start + message.reasoning
+        if continuation.part == "content":
+            opening += reasoning.end
+    return opening + message.content if continuation.part == "content" else opening
+
+
+def _unparsed(
+    template: Template,
+    messages: Sequence[Message],
+    variables: Mapping[str, Any],
+    add_generation_prompt: bool,
+    continuation: Continuation | None,
+) -> ChatFormat:
+    """The form of an answer that is all content."""
+    prompt = template.render(messages, add_generation_prompt=add_generation_prompt, **variables)
+    opening = template.generation_prompt(messages, **variables)
+    generation_prompt = opening
+    if continuation is not None and continuation.message:
+        generation_prompt = opening + continuation.message.content
+        prompt += generation_prompt
+    builder = Builder()
+    content = builder.tag(CONTENT, builder.rest())
+    return ChatFormat(prompt, generation_prompt, builder.chain(builder.literal(opening), content))
+
+
+# The expressions are made in the order of the reference's compiled code: their numbers are in the grammar.
+
+
+def _answer(
+    builder: Builder, analysis: TemplateAnalysis, opening: str, schema: Any, *, keep_reasoning: bool
+) -> Parser:
+    """The parser of an answer with its opening. The next issue's tools become a third branch beside schema and text."""
+    reasons = analysis.reasoning.mode != "none"
+    builder.empty()
+    reasoning = _reasoning(builder, analysis) if reasons and not keep_reasoning else builder.empty()
+    builder.empty()
+    if schema is not None:
+        parser = _json_answer(builder, reasoning, schema)
+    else:
+        parser = _text_answer(builder, analysis, reasoning, reasons and not keep_reasoning)
+    start = trim(analysis.reasoning.start)
+    if not opening:
+        prefix = builder.empty()
+    else:
+        prefix = builder.literal(opening.partition(start)[0] if start else opening)
+    if schema is None and not reasons:
+        return builder.sequence(prefix, parser)
+    return builder.sequence(prefix, builder.space(), parser)
+
+
+def _reasoning(builder: Builder, analysis: TemplateAnalysis) -> Parser:
+    """Reasoning and its markers, if it comes."""
+    start, end = analysis.reasoning.start, analysis.reasoning.end
+    if not end:
+        return builder.empty()
+    ending = _spaced(builder, end)
+    thought = builder.tag(REASONING, builder.until(trim(end)))
+    if not start:
+        return builder.optional(builder.sequence(thought, ending))
+    return builder.optional(builder.chain(_spaced(builder, start), thought, ending))
+
+
+def _spaced(builder: Builder, text: str) -> Parser:
+    """A marker, each character of the white space around it optional."""
+    inner = trim(text)
+    at = text.find(inner) if inner else len(text)
+    parser = builder.empty()
+    for char in text[:at]:
+        parser = builder.sequence(parser, builder.optional(builder.literal(char)))
+    parser = builder.sequence(parser, builder.literal(inner))
+    for char in text[at + len(inner) :]:
+        parser = builder.sequence(parser, builder.optional(builder.literal(char)))
+    return parser
+
+
+def _json_answer(builder: Builder, reasoning: Parser, schema: Any) -> Parser:
+    """JSON, be it in a fence."""
+    value = builder.schema(builder.json(), "response-format-schema", schema)
+    answer = builder.rule("response-format", builder.tag(CONTENT, value))
+    fenced = builder.chain(
+        builder.literal("```json"), builder.space(), answer, builder.space(), builder.literal("```")
+    )
+    bare = builder.chain(builder.space(), answer, builder.space())
+    return builder.chain(reasoning, builder.space(), builder.choice(fenced, bare), builder.end())
+
+
+def _text_answer(builder: Builder, analysis: TemplateAnalysis, reasoning: Parser, extracts: bool) -> Parser:
+    """Any text; between markers where the template always has them."""
+    content = analysis.content
+    if not content.wrapped:
+        return builder.chain(reasoning, builder.tag(CONTENT, builder.rest()), builder.end())
+    before = reasoning if extracts else builder.tag(CONTENT, builder.until(content.start))
+    return builder.chain(
+        before,
+        builder.literal(content.start),
+        builder.tag(CONTENT, builder.until(content.end)),
+        builder.literal(content.end),
+        builder.end(),
+    )
+
+
+__all__ = ["CONTENT", "REASONING", "SPACE", "ChatFormat", "Continuation", "chat_format"]
