@@ -31,6 +31,7 @@ static common_json answered(server_chat_params & server, const common_json & req
     try {
         std::vector<raw_buffer> files;
         common_json params = oaicompat_chat_params_parse(body, server, files);
+        parser.format            = static_cast<common_chat_format>(params.at("chat_format").get<int>());
         parser.generation_prompt = params.at("generation_prompt").get<std::string>();
         if (params.contains("chat_parser")) {
             parser.parser.load(params.at("chat_parser").get<std::string>());
