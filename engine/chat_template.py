@@ -11,10 +11,12 @@ from typing import Any, Final
 
 import jinja2
 
-from engine.chat_formats.template_analysis import TemplateAnalysis, analyze
+from engine.chat_formats.specialized import specialized
+from engine.chat_formats.template_analysis import analyze
+from engine.chat_formats.template_markers import TemplateAnalysis
 from engine.errors import InvalidModelFile, InvalidRequest, UnplayableModel
 from engine.jinja_environment import TemplateEnvironment, prepare_source
-from engine.template_capabilities import Capabilities, probe, thinks
+from engine.template_capabilities import Capabilities, probe
 from engine.tokenizer import Tokenizer
 
 Message = dict[str, Any]
@@ -94,7 +96,8 @@ class ChatTemplate:
     @cached_property
     def thinks(self) -> bool:
         """Whether the template knows answers with reasoning; `enable_thinking` is then true unless said otherwise."""
-        return "<|START_THINKING|>" in self.source or thinks(self._template)
+        kind = specialized(self.source)
+        return self.analysis.reasoning.mode != "none" if kind is None else kind.thinks
 
     @cached_property
     def analysis(self) -> TemplateAnalysis:

@@ -195,22 +195,6 @@ def _parallel(template: Renderer, object_arguments: bool) -> bool:
     return rendered is not None and "function" in second.read
 
 
-def thinks(template: Renderer) -> bool:
-    """Whether the template shows an answer's reasoning, or opens an answer otherwise when thinking is off."""
-    user = {"role": "user", "content": "User message"}
-    answer = {"role": "assistant", "content": "Assistant message", "reasoning_content": _REASONING}
-    if _REASONING in (_try(template, [user, answer], enable_thinking=True) or ""):
-        return True
-    openings = [_opening(template, [user], enable_thinking=switch) for switch in (True, False)]
-    return openings[0] != openings[1]
-
-
-def _opening(template: Renderer, messages: Sequence[Any], **more: Any) -> str:
-    """What the template adds to open the assistant's answer."""
-    without = _try(template, messages, **more, add_generation_prompt=False) or ""
-    return (_try(template, messages, **more) or "").removeprefix(without)
-
-
 def _preserves_reasoning(template: Renderer) -> bool:
     user = {"role": "user", "content": "User message"}
     assistant = {"role": "assistant", "content": "Assistant message"}

@@ -241,7 +241,6 @@ _REFUSED = """
 --chat-template-kwargs =JSON | LLAMA_ARG_CHAT_TEMPLATE_KWARGS | {} | as a flag not built
 --skip-chat-parsing | LLAMA_ARG_SKIP_CHAT_PARSING | 0 off false disabled | not built
 --no-prefill-assistant | LLAMA_ARG_PREFILL_ASSISTANT | 1 on true enabled | a last assistant message is continued
---reasoning-format =FORMAT | LLAMA_ARG_THINK | auto none | thoughts are not parsed
 -rea --reasoning =on|off|auto | LLAMA_ARG_REASONING | off auto 0 -1 | thinking is not built
 --reasoning-effort =LEVEL | LLAMA_ARG_REASONING_EFFORT | default | thinking is not built
 --reasoning-budget =N | LLAMA_ARG_THINK_BUDGET | -1 0 | thinking is not built

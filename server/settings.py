@@ -100,7 +100,7 @@ CacheType = Literal["f16", "q8_0"]
 
 _DEFAULT_ORDER = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
 
-_MODEL, _CONTEXT, _ACCESS = "Model", "Context and batches", "Access"
+_MODEL, _CONTEXT, _ANSWERS, _ACCESS = "Model", "Context and batches", "Chat answers", "Access"
 _LATER = "Taken, without effect yet"
 
 
@@ -164,6 +164,12 @@ class Settings(BaseModel):
     cache_prompt: Annotated[
         Switch, _flag("--cache-prompt", "LLAMA_ARG_CACHE_PROMPT", off="--no-cache-prompt", group=_CONTEXT)
     ] = Field(True, description="keep the prompt's computed prefix for the next request")
+
+    # -- answers
+    reasoning_format: Annotated[
+        Literal["none", "auto", "deepseek", "deepseek-legacy"],
+        _flag("--reasoning-format", "LLAMA_ARG_THINK", "FORMAT", group=_ANSWERS),
+    ] = Field("deepseek", description="where reasoning goes: none leaves it in the content, any other apart from it")
 
     # -- server
     host: Annotated[str, _flag("--host", "BANKML_HOST LLAMA_ARG_HOST OLLAMA_HOST", "HOST")] = Field(

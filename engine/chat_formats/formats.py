@@ -1,7 +1,7 @@
 """The form of a chat answer: what is asked of the sampler for it, and how its text is cut into reasoning and content.
 
-For (template, request) this makes what llama-server b11192 makes of them (`common_chat_templates_apply`): the prompt and
-the part of it that already belongs to the answer, the grammar of a wanted JSON answer, and the parser of the answer.
+For (template, request) this makes what llama-server b11192 makes of them (`common_chat_templates_apply`): the prompt
+and the part of it that already belongs to the answer, the grammar of a wanted JSON answer, the parser of the answer.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any, Final, Literal, Protocol
 
 from engine.chat_formats.markers import trim
 from engine.chat_formats.messages import ChatMessage, UnexpectedAnswer
-from engine.chat_formats.peg import SPACE, Builder, Parser
+from engine.chat_formats.peg import Builder, Parser
 from engine.chat_formats.peg_grammar import add_grammar
 from engine.chat_formats.peg_results import FAIL
-from engine.chat_formats.specialized import specialized_name
-from engine.chat_formats.template_analysis import TemplateAnalysis
+from engine.chat_formats.specialized import specialized
+from engine.chat_formats.template_markers import TemplateAnalysis
 from engine.errors import InvalidRequest
 from engine.json_schema import GrammarBuilder
 
@@ -24,6 +24,8 @@ Message = dict[str, Any]
 
 REASONING: Final = "reasoning"
 CONTENT: Final = "content"
+
+_NO_PARSER: Final = "Unable to generate parser for this template. Automatic parser generation failed: "
 
 
 class Template(Protocol):
@@ -33,9 +35,7 @@ class Template(Protocol):
     def source(self) -> str: ...
     @property
     def analysis(self) -> TemplateAnalysis: ...
-    def render(
-        self, messages: Sequence[Message], /, *, add_generation_prompt: bool = ..., **variables: Any
-    ) -> str: ...
+    def render(self, messages: Sequence[Message], /, *, add_generation_prompt: bool = ..., **variables: Any) -> str: ...
     def generation_prompt(self, messages: Sequence[Message], /, **variables: Any) -> str: ...
 
 
@@ -63,6 +63,7 @@ class ChatFormat:
         warnings: what of a schema the grammar leaves out.
         preserved: texts; where one is a token, the answer shows it though it is a special one.
         stops: further stop strings.
+        thinking_start, thinking_end: the markers of reasoning, "" where it has none.
     """
 
     prompt: str
@@ -72,6 +73,8 @@ class ChatFormat:
     warnings: tuple[str, ...] = ()
     preserved: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
+    thinking_start: str = ""
+    thinking_end: str = ""
 
     def parse(self, text: str, *, partial: bool) -> ChatMessage:
         """Cut an answer.
@@ -121,11 +124,11 @@ def chat_format(
         InvalidRequest: the template refuses the conversation, the schema cannot be, or the template is of a kind whose
             constrained answers are not reproduced.
     """
-    special = specialized_name(template.source)
+    special = specialized(template.source)
     constrained = isinstance(schema, Mapping) and bool(schema)
     if special is not None:
         if constrained:
-            raise InvalidRequest(f"constrained answers are not supported for {special} templates")
+            raise InvalidRequest(f"constrained answers are not supported for {special.name} templates")
         return _unparsed(template, messages, variables, add_generation_prompt, continuation)
     prompt = template.render(messages, add_generation_prompt=add_generation_prompt, **variables)
     opening = template.generation_prompt(messages, **variables)
@@ -136,18 +139,29 @@ def chat_format(
         prompt += generation_prompt
     builder = Builder()
     parser = _answer(builder, analysis, opening, schema if constrained else None, keep_reasoning=keep_reasoning)
-    grammar = GrammarBuilder()
-    if constrained:
-        add_grammar(grammar, parser, builder.rules)
+    grammar, warnings = _grammar(parser, builder) if constrained else ("", ())
+    thinks = analysis.reasoning.mode != "none"
     return ChatFormat(
         prompt,
         generation_prompt,
         parser,
-        grammar.text() if constrained else "",
-        tuple(grammar.warnings),
-        analysis.preserved,
-        analysis.stops,
+        grammar,
+        warnings,
+        preserved=analysis.preserved,
+        stops=analysis.stops,
+        thinking_start=trim(analysis.reasoning.start) if thinks else "",
+        thinking_end=trim(analysis.reasoning.end) if thinks else "",
     )
+
+
+def _grammar(parser: Parser, builder: Builder) -> tuple[str, tuple[str, ...]]:
+    """The grammar of a parser, and what of the schema it leaves out."""
+    grammar = GrammarBuilder()
+    try:
+        add_grammar(grammar, parser, builder.rules)
+        return grammar.text(), tuple(grammar.warnings)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{_NO_PARSER}{error}") from None
 
 
 def _continued(opening: str, analysis: TemplateAnalysis, continuation: Continuation) -> str:
@@ -176,15 +190,13 @@ def _unparsed(
         prompt += generation_prompt
     builder = Builder()
     content = builder.tag(CONTENT, builder.rest())
-    return ChatFormat(prompt, generation_prompt, builder.chain(builder.literal(opening), content))
+    return ChatFormat(prompt, generation_prompt, builder.joined(builder.literal(opening), content))
 
 
 # The expressions are made in the order of the reference's compiled code: their numbers are in the grammar.
 
 
-def _answer(
-    builder: Builder, analysis: TemplateAnalysis, opening: str, schema: Any, *, keep_reasoning: bool
-) -> Parser:
+def _answer(builder: Builder, analysis: TemplateAnalysis, opening: str, schema: Any, *, keep_reasoning: bool) -> Parser:
     """The parser of an answer with its opening. The next issue's tools become a third branch beside schema and text."""
     reasons = analysis.reasoning.mode != "none"
     builder.empty()
@@ -195,10 +207,8 @@ def _answer(
     else:
         parser = _text_answer(builder, analysis, reasoning, reasons and not keep_reasoning)
     start = trim(analysis.reasoning.start)
-    if not opening:
-        prefix = builder.empty()
-    else:
-        prefix = builder.literal(opening.partition(start)[0] if start else opening)
+    known = opening.partition(start)[0] if start else opening
+    prefix = builder.literal(known) if opening else builder.empty()
     if schema is None and not reasons:
         return builder.sequence(prefix, parser)
     return builder.sequence(prefix, builder.space(), parser)
@@ -213,7 +223,7 @@ def _reasoning(builder: Builder, analysis: TemplateAnalysis) -> Parser:
     thought = builder.tag(REASONING, builder.until(trim(end)))
     if not start:
         return builder.optional(builder.sequence(thought, ending))
-    return builder.optional(builder.chain(_spaced(builder, start), thought, ending))
+    return builder.optional(builder.joined(_spaced(builder, start), thought, ending))
 
 
 def _spaced(builder: Builder, text: str) -> Parser:
@@ -233,26 +243,23 @@ def _json_answer(builder: Builder, reasoning: Parser, schema: Any) -> Parser:
     """JSON, be it in a fence."""
     value = builder.schema(builder.json(), "response-format-schema", schema)
     answer = builder.rule("response-format", builder.tag(CONTENT, value))
-    fenced = builder.chain(
+    fenced = builder.joined(
         builder.literal("```json"), builder.space(), answer, builder.space(), builder.literal("```")
     )
-    bare = builder.chain(builder.space(), answer, builder.space())
-    return builder.chain(reasoning, builder.space(), builder.choice(fenced, bare), builder.end())
+    bare = builder.joined(builder.space(), answer, builder.space())
+    return builder.joined(reasoning, builder.space(), builder.choice(fenced, bare), builder.end())
 
 
 def _text_answer(builder: Builder, analysis: TemplateAnalysis, reasoning: Parser, extracts: bool) -> Parser:
     """Any text; between markers where the template always has them."""
     content = analysis.content
     if not content.wrapped:
-        return builder.chain(reasoning, builder.tag(CONTENT, builder.rest()), builder.end())
+        return builder.joined(reasoning, builder.tag(CONTENT, builder.rest()), builder.end())
     before = reasoning if extracts else builder.tag(CONTENT, builder.until(content.start))
-    return builder.chain(
+    return builder.joined(
         before,
         builder.literal(content.start),
         builder.tag(CONTENT, builder.until(content.end)),
         builder.literal(content.end),
         builder.end(),
     )
-
-
-__all__ = ["CONTENT", "REASONING", "SPACE", "ChatFormat", "Continuation", "chat_format"]

@@ -93,8 +93,8 @@ class _Side:
 def difference(left: str, right: str) -> Difference:
     """What two texts share and what they do not, cut at markers where they differ in markers.
 
-    Segments are compared from both ends at once, then what is left of text is compared by characters: the rule finds not
-    always the shortest difference, but always the reference's.
+    Segments are compared from both ends at once, then what is left of text is compared by characters. The difference
+    found is not always the shortest, but always the reference's.
     """
     one, other = _Side(left), _Side(right)
     if not one.pieces:

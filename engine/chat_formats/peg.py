@@ -1,11 +1,11 @@
 """Parsing expressions for answers: text in, tagged parts out, and the same expressions as a grammar for the sampler.
 
-The rules are those of llama-server b11192 (`common/peg-parser.cpp`). A *lenient* parse takes the input for the beginning
-of one that may go on: where it ends too early the match is partial, and what was tagged so far counts. Positions are
-characters; bytes that are no UTF-8 have become U+FFFD before.
+The rules are those of llama-server b11192 (`common/peg-parser.cpp`). A *lenient* parse takes the input for the
+beginning of one that may go on: where it ends too early the match is partial, and what was tagged so far counts.
+Positions are characters; bytes that are no UTF-8 have become U+FFFD before.
 
-Expressions are made by a `Builder`, which numbers them in the order of their making: the grammar names a rule after that
-number, so an expression that is made and thrown away counts too.
+Expressions are made by a `Builder`, which numbers them in the order of their making: the grammar names rules after
+those numbers, so an expression that is made and thrown away counts too.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Until(Parser):
         return Result(PARTIAL if lenient else MATCH, len(text))
 
 
-class Sequence_(Parser):
+class Chain(Parser):
     """All of some expressions, one after the other."""
 
     __slots__ = ("parts",)
@@ -372,10 +372,10 @@ class Builder:
         """One after the other; a sequence among them is taken apart."""
         flat: list[Parser] = []
         for part in parts:
-            flat += part.parts if isinstance(part, Sequence_) else (part,)
-        return Sequence_(self._next(), flat)
+            flat += part.parts if isinstance(part, Chain) else (part,)
+        return Chain(self._next(), flat)
 
-    def chain(self, *parts: Parser) -> Parser:
+    def joined(self, *parts: Parser) -> Parser:
         """The sequence, made by joining two at a time: it counts as one expression for each joint."""
         joined = parts[0]
         for part in parts[1:]:

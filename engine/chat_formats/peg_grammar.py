@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from engine.chat_formats.peg import (
     Any,
     Atomic,
+    Chain,
     Chars,
     Choice,
     Literal,
@@ -18,7 +19,6 @@ from engine.chat_formats.peg import (
     Repeat,
     Rule,
     Schema,
-    Sequence_,
     Space,
     StringContent,
     Tag,
@@ -54,7 +54,7 @@ def _collect(parser: Parser, found: set[str]) -> None:
         if parser.name not in found:
             found.add(parser.name)
             _collect(parser.rule.part, found)
-    elif isinstance(parser, Sequence_ | Choice):
+    elif isinstance(parser, Chain | Choice):
         for part in parser.parts:
             _collect(part, found)
     elif isinstance(parser, Repeat | Peek | Tag | Atomic | Schema):
@@ -72,16 +72,16 @@ class _Writer:
         match parser:
             case Literal():
                 return gbnf_literal(parser.literal)
-            case Sequence_():
+            case Chain():
                 written = ((part, self.text(part)) for part in parser.parts)
-                return " ".join(_grouped(part, text, (Choice, Sequence_)) for part, text in written if text)
+                return " ".join(_grouped(part, text, (Choice, Chain)) for part, text in written if text)
             case Choice():
                 joined = ""
                 for part in parser.parts:
                     joined += (" | " if joined else "") + _grouped(part, self.text(part), (Choice,))
                 return joined
             case Repeat():
-                text = _grouped(parser.part, self.text(parser.part), (Choice, Sequence_))
+                text = _grouped(parser.part, self.text(parser.part), (Choice, Chain))
                 return text + _count(parser.least, parser.most)
             case Any():
                 return "."

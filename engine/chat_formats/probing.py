@@ -1,7 +1,7 @@
 """Probing a template: rendering small conversations and looking at what differs.
 
-The conversations are those of llama-server b11192's `chat-diff-analyzer.cpp`; their words matter, for a template may look
-for words, and its white space is compared around them.
+The conversations are those of llama-server b11192's `chat-diff-analyzer.cpp`. Their words matter, for a template may
+look for words, and the white space around them is compared.
 """
 
 from __future__ import annotations

@@ -7,13 +7,18 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """A kind of template: its source has all of some pieces and none of others; `any_of` are lists of which one is had."""
+class SpecialKind:
+    """A kind of template: its source has all of some pieces, none of others and one of a third list, if there is one.
+
+    Attributes:
+        thinks: it knows reasoning.
+    """
 
     name: str
     has: tuple[str, ...]
     lacks: tuple[str, ...] = ()
     any_of: tuple[str, ...] = ()
+    thinks: bool = True
 
     def includes(self, source: str) -> bool:
         return (
@@ -25,29 +30,35 @@ class _Kind:
 
 # In the reference's order: the first that fits counts.
 _KINDS: Final = (
-    _Kind("Ministral", ("[SYSTEM_PROMPT]", "[TOOL_CALLS]", "[ARGS]"), ("[CALL_ID]",)),
-    _Kind("gpt-oss", ("<|channel|>",)),
-    _Kind("Muse Glimmer", ("<atem:function_calls>", "<|eom|>")),
-    _Kind("Functionary v3.2", (">>>all", ">>>${recipient}")),
-    _Kind("Kimi K2", ("<|tool_calls_section_begin|>", "<|tool_call_begin|>")),
-    _Kind("Kimi K3", ("<|open|>", "<|close|>", "<|end_of_msg|>")),
-    _Kind("Ling 3", ("<role>ASSISTANT</role>", "<arg_key>")),
-    _Kind("Cohere2 MoE", ("<|START_TEXT|>", "<|START_ACTION|>")),
-    _Kind("LFM2", ("<|tool_list_start|>", "<|tool_list_end|>")),
-    _Kind("LFM2.5", ("List of tools: [",), ("<|tool_list_start|>",)),
-    _Kind("GigaChat 3", ("<|role_sep|>", "<|message_sep|>"), ("<|function_call|>",)),
-    _Kind("MiniMax M3", ("]<]minimax[>[", "<tool_call>", "<invoke name=")),
-    _Kind("DeepSeek V3.2", ("dsml_token", "DSML"), any_of=("function_calls", "tool_calls")),
-    _Kind("Gemma 4", ("'<|tool_call>call:'",)),
-    _Kind("MiniCPM5", ("Tool usage guidelines:", '<function name="', '<param name="')),
-    _Kind(
+    SpecialKind("Ministral", ("[SYSTEM_PROMPT]", "[TOOL_CALLS]", "[ARGS]"), ("[CALL_ID]",)),
+    SpecialKind("gpt-oss", ("<|channel|>",)),
+    SpecialKind("Muse Glimmer", ("<atem:function_calls>", "<|eom|>")),
+    SpecialKind("Functionary v3.2", (">>>all", ">>>${recipient}"), thinks=False),
+    SpecialKind("Kimi K2", ("<|tool_calls_section_begin|>", "<|tool_call_begin|>")),
+    SpecialKind("Kimi K3", ("<|open|>", "<|close|>", "<|end_of_msg|>")),
+    SpecialKind("Ling 3", ("<role>ASSISTANT</role>", "<arg_key>")),
+    SpecialKind("Cohere2 MoE", ("<|START_TEXT|>", "<|START_ACTION|>")),
+    SpecialKind("LFM2", ("<|tool_list_start|>", "<|tool_list_end|>")),
+    SpecialKind("LFM2.5", ("List of tools: [",), ("<|tool_list_start|>",)),
+    SpecialKind("GigaChat 3", ("<|role_sep|>", "<|message_sep|>"), ("<|function_call|>",), thinks=False),
+    SpecialKind("MiniMax M3", ("]<]minimax[>[", "<tool_call>", "<invoke name=")),
+    SpecialKind("DeepSeek V3.2", ("dsml_token", "DSML"), any_of=("function_calls", "tool_calls")),
+    SpecialKind("Gemma 4", ("'<|tool_call>call:'",)),
+    SpecialKind("MiniCPM5", ("Tool usage guidelines:", '<function name="', '<param name="')),
+    SpecialKind(
         "Qwen3-Coder",
         ("<tool_call>", "<function=", "<parameter="),
+        ("'<tool_call><function=' ~ tool_call.name ~ '>'", "<think>"),
+        thinks=False,
+    ),
+    SpecialKind(
+        "Qwen3-Coder",
+        ("<tool_call>", "<function=", "<parameter=", "<think>"),
         ("'<tool_call><function=' ~ tool_call.name ~ '>'",),
     ),
 )
 
 
-def specialized_name(source: str) -> str | None:
-    """The name of the kind a template is of, None for one whose answers are parsed by what its analysis finds."""
-    return next((kind.name for kind in _KINDS if kind.includes(source)), None)
+def specialized(source: str) -> SpecialKind | None:
+    """The kind a template is of, None for one whose answers are parsed by what its analysis finds."""
+    return next((kind for kind in _KINDS if kind.includes(source)), None)

@@ -1,15 +1,13 @@
 """What a template makes of reasoning and content: the markers that it puts around them.
 
-llama-server b11192 finds out by rendering conversations that differ in one thing (`chat-diff-analyzer.cpp`); a few
-templates that mislead it are known by a piece of their source. The order of the questions matters: later ones look at
-what earlier ones found.
+llama-server b11192 finds out by rendering conversations that differ in one thing (`chat-diff-analyzer.cpp`). The
+order of the questions matters: later ones look at what earlier ones found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from dataclasses import replace
+from typing import Final
 
 from engine.chat_formats.markers import segments, trim, visible
 from engine.chat_formats.peg import Builder, Parser
@@ -31,55 +29,12 @@ from engine.chat_formats.probing import (
     tags_anywhere,
     tags_at_start,
 )
+from engine.chat_formats.template_corrections import CORRECTIONS
+from engine.chat_formats.template_markers import Content, Reasoning, TemplateAnalysis
 from engine.chat_formats.tool_analysis import find_tool_markers
 from engine.chat_formats.tool_markers import ToolMarkers
 
 _TAIL: Final = 64  # bytes of a prompt's end that are looked for in the other prompt
-
-
-@dataclass(frozen=True, slots=True)
-class Reasoning:
-    """How a template shows reasoning.
-
-    Attributes:
-        mode: "none", "tags" (before every answer) or "tools" (before tool calls alone).
-        start, end: the markers, with their white space; an empty start where reasoning begins unmarked.
-    """
-
-    mode: Literal["none", "tags", "tools"] = "none"
-    start: str = ""
-    end: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """How a template shows an answer's text.
-
-    Attributes:
-        start, end: the markers around it.
-        wrapped: it always stands between both.
-    """
-
-    start: str = ""
-    end: str = ""
-    wrapped: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateAnalysis:
-    """What was found.
-
-    Attributes:
-        reasoning, content, tools: the markers.
-        preserved: the markers once more, trimmed: where one is a token of its own, an answer shows that token's text.
-        stops: stop strings that every chat answer has.
-    """
-
-    reasoning: Reasoning = Reasoning()
-    content: Content = Content()
-    tools: ToolMarkers = ToolMarkers()
-    preserved: tuple[str, ...] = ()
-    stops: tuple[str, ...] = field(default=())
 
 
 def analyze(template: Renderer, *, tool_calls: bool, parallel_calls: bool) -> TemplateAnalysis:
@@ -99,7 +54,7 @@ def analyze(template: Renderer, *, tool_calls: bool, parallel_calls: bool) -> Te
     found = [reasoning.start, reasoning.end, content.start, content.end, *tools.texts()]
     preserved = tuple(dict.fromkeys(filter(None, map(trim, found))))
     analysis = TemplateAnalysis(reasoning, content, tools, preserved)
-    for applies, correct in _CORRECTIONS:
+    for applies, correct in CORRECTIONS:
         if applies(template.source, analysis):
             analysis = correct(analysis)
     return analysis
@@ -132,9 +87,7 @@ def _reasoning_shown(template: Renderer) -> Reasoning:
 
 def _reasoning_switched(template: Renderer, found: Reasoning) -> Reasoning:
     """Markers that the opening of an answer has with thinking switched on, or off."""
-    openings = [
-        template.render_probe([USER], enable_thinking=on, add_generation_prompt=True) for on in (False, True)
-    ]
+    openings = [template.render_probe([USER], enable_thinking=on, add_generation_prompt=True) for on in (False, True)]
     shown = compared(*openings)
     if shown is None:
         return found
@@ -225,9 +178,7 @@ def _is_plain(shown: str, reasoning: Reasoning) -> bool:
     def itself(builder: Builder) -> Parser:
         end_marker = builder.optional(marker(builder))
         text = builder.literal(shown)
-        return builder.sequence(
-            builder.space(), text, builder.space(), end_marker, builder.space(), builder.end()
-        )
+        return builder.sequence(builder.space(), text, builder.space(), end_marker, builder.space(), builder.end())
 
     if tags_at_start(itself, shown) is not None:
         return True
@@ -238,132 +189,3 @@ def _is_plain(shown: str, reasoning: Reasoning) -> bool:
         return builder.sequence(builder.literal(reasoning.end), builder.space(), builder.literal(ANSWER))
 
     return tags_anywhere(behind_thought, shown) is not None
-
-
-# -- templates that mislead the probing ------------------------------------------------------------------------------
-
-Applies = Callable[[str, TemplateAnalysis], bool]
-Correct = Callable[[TemplateAnalysis], TemplateAnalysis]
-
-
-def _has(*pieces: str) -> Applies:
-    return lambda source, _: all(piece in source for piece in pieces)
-
-
-def _old_qwen(source: str, found: TemplateAnalysis) -> bool:
-    """Templates that take reasoning off earlier answers and do not show it."""
-    return (
-        "content.split('</think>')" in source
-        and "reasoning_content" not in source
-        and "<SPECIAL_12>" not in source
-        and found.reasoning.mode == "none"
-    )
-
-
-def _command_r(source: str, found: TemplateAnalysis) -> bool:
-    return "<|CHATBOT_TOKEN|>" in source and "<|END_OF_TURN_TOKEN|>" in source and not found.content.start
-
-
-def _thinking_in_tags(found: TemplateAnalysis) -> TemplateAnalysis:
-    reasoning = Reasoning("tags", "<think>", "</think>")
-    return replace(found, reasoning=reasoning, preserved=(*found.preserved, "<think>", "</think>"))
-
-
-def _granite(found: TemplateAnalysis) -> TemplateAnalysis:
-    found = _thinking_in_tags(found)
-    content = Content("<response>", "</response>")
-    return replace(found, content=content, preserved=(*found.preserved, content.start, content.end))
-
-
-def _wrapped_by_command_r(found: TemplateAnalysis) -> TemplateAnalysis:
-    content = Content("<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>", wrapped=True)
-    return replace(found, content=content, preserved=(*found.preserved, content.start, content.end))
-
-
-def _functionary(found: TemplateAnalysis) -> TemplateAnalysis:
-    tools = replace(
-        found.tools,
-        name_prefix="",
-        section_start="",
-        section_end="",
-        call_start="<function=",
-        call_end="</function>",
-        function_end="",
-    )
-    preserved = ("<|eot_id|>", "<|eom_id|>", "<function=", ">", "</function>")
-    content = Content(found.content.start)
-    return replace(found, content=content, tools=tools, preserved=preserved)
-
-
-def _deepseek_r1(found: TemplateAnalysis) -> TemplateAnalysis:
-    tools = replace(
-        found.tools,
-        section_start="<｜tool▁calls▁begin｜>",
-        section_end="<｜tool▁calls▁end｜>",
-        call_start="<｜tool▁call▁begin｜>function",
-        name_prefix="<｜tool▁sep｜>",
-        call_end="<｜tool▁call▁end｜>",
-        function_end="```",
-    )
-    return replace(found, tools=tools)
-
-
-def _nemotron(found: TemplateAnalysis) -> TemplateAnalysis:
-    tools = replace(
-        found.tools,
-        mode="json",
-        section_start="",
-        section_end="",
-        call_start="<TOOLCALL>",
-        call_end="</TOOLCALL>",
-        in_array=True,
-    )
-    preserved = ("<SPECIAL_11>", "</think>", "<TOOLCALL>", "</TOOLCALL>")
-    return TemplateAnalysis(Reasoning("tags", "<think>\n", "</think>"), Content(), tools, preserved)
-
-
-def _openai_calls(found: TemplateAnalysis) -> TemplateAnalysis:
-    return replace(found, tools=replace(found.tools, openai_wrapper=True))
-
-
-def _laguna(found: TemplateAnalysis) -> TemplateAnalysis:
-    reasoning = replace(found.reasoning, start=trim(found.reasoning.start), end=trim(found.reasoning.end))
-    tools = found.tools
-    tools = replace(
-        tools,
-        value_prefix=trim(tools.value_prefix),
-        value_suffix=trim(tools.value_suffix),
-        argument_separator=trim(tools.argument_separator),
-        space_between_arguments=True,
-    )
-    return replace(found, reasoning=reasoning, tools=tools, stops=(*found.stops, "</assistant>"))
-
-
-def _bailing(found: TemplateAnalysis) -> TemplateAnalysis:
-    tools = replace(found.tools, value_suffix=trim(found.tools.value_suffix), space_between_arguments=True)
-    return replace(found, tools=tools)
-
-
-# In the reference's order: one may build on another.
-_CORRECTIONS: Final[tuple[tuple[Applies, Correct], ...]] = (
-    (_old_qwen, _thinking_in_tags),
-    (
-        _has("Write your thoughts between <think></think> and write your response between <response></response>"),
-        _granite,
-    ),
-    (_command_r, _wrapped_by_command_r),
-    (
-        _has(
-            'set has_code_interpreter = tools | selectattr("type", "equalto", "code_interpreter") | list | length > 0'
-        ),
-        _functionary,
-    ),
-    (
-        _has("{{'<｜Assistant｜><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] + '<｜tool▁sep｜>'"),
-        _deepseek_r1,
-    ),
-    (_has("<SPECIAL_10>", "<SPECIAL_11>", "<SPECIAL_12>", "<TOOL_RESPONSE>"), _nemotron),
-    (_has('Respond in the format {"name": function name', "Do not use variables."), _openai_calls),
-    (_has("laguna_glm_thinking"), _laguna),
-    (_has("Bailing V3 chat template"), _bailing),
-)

@@ -1,6 +1,6 @@
 """What a template makes of tool calls: the markers around their parts, found as llama-server b11192 finds them.
 
-Conversations that differ in one thing of a call are rendered and compared (`analyze_tools` in `chat-diff-analyzer.cpp`).
+Conversations that differ in one thing of a call are rendered and compared, as in its `chat-diff-analyzer.cpp`.
 Answers need the result even without tools: the markers are among the tokens whose text an answer shows.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Final
 
-from engine.chat_formats.markers import SPACE, difference, segments, shared_length, trim
-from engine.chat_formats.peg import Builder, Parser
+from engine.chat_formats.markers import difference, segments, shared_length, trim
+from engine.chat_formats.peg import SPACE, Builder, Parser
 from engine.chat_formats.probing import (
     CALL_ID,
     FIRST_ARGUMENT,
@@ -325,9 +325,7 @@ def _function_end(template: Renderer, suffix: str, found: ToolMarkers) -> str:
     if found.mode == "tags":
 
         def closed(builder: Builder) -> Parser:
-            return builder.sequence(
-                builder.space(), marker_and_space(builder), builder.tag("end", builder.rest())
-            )
+            return builder.sequence(builder.space(), marker_and_space(builder), builder.tag("end", builder.rest()))
 
         return (tags_at_start(closed, rest) or {"end": ""})["end"]
     at = max(rest.rfind("}"), rest.rfind("]"))
@@ -345,9 +343,7 @@ def _argument_names(template: Renderer, found: ToolMarkers) -> ToolMarkers:
     def named(argument: str, value: str) -> dict[str, str] | None:
         def around(builder: Builder) -> Parser:
             before = builder.tag("before", builder.until(argument))
-            return builder.sequence(
-                before, builder.literal(argument), builder.tag("behind", builder.until('"', value))
-            )
+            return builder.sequence(before, builder.literal(argument), builder.tag("behind", builder.until('"', value)))
 
         return tags_anywhere(around, delta.left if argument == FIRST_ARGUMENT else delta.right)
 
@@ -383,9 +379,7 @@ def _last_marker(text: str) -> tuple[int, int] | None:
 
 def _argument_values(template: Renderer, found: ToolMarkers) -> ToolMarkers:
     """What stands around an argument's value."""
-    shown = _compare_calls(
-        template, [call(FIRST_FUNCTION, _ONE)], [call(FIRST_FUNCTION, {FIRST_ARGUMENT: "YYYY"})]
-    )
+    shown = _compare_calls(template, [call(FIRST_FUNCTION, _ONE)], [call(FIRST_FUNCTION, {FIRST_ARGUMENT: "YYYY"})])
     if shown is None or (shown.difference.left, shown.difference.right) != ("XXXX", "YYYY"):
         return found
     prefix, suffix = shown.difference.prefix, shown.difference.suffix
@@ -456,7 +450,9 @@ def _id_behind_name(behind_name: str, suffix: str, found: ToolMarkers) -> ToolMa
     """
     arguments = behind_name.find("{")
     if arguments < 0 and "{" in suffix:
-        shared = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(CALL_ID, OTHER_CALL_ID)))
+        shared = "".join(
+            a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(CALL_ID, OTHER_CALL_ID, strict=True))
+        )
         between = behind_name[len(FIRST_FUNCTION) :]
 
         def before_id(builder: Builder) -> Parser:

@@ -11,8 +11,8 @@ class ToolMarkers:
     """How a template shows tool calls.
 
     Attributes:
-        mode: "none", "json" (a call is one JSON object), "tag_json" (the name in a tag, the arguments as JSON) or "tags"
-            (each argument in tags of its own).
+        mode: "none", "json" (a call is one JSON object), "tag_json" (the name in a tag, the arguments as JSON) or
+            "tags" (each argument in tags of its own).
         section_start, section_end: around all calls.
         call_start, call_end: around each call.
         name_is_key: of a JSON object, the function's name is the key of its arguments.

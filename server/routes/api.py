@@ -168,8 +168,8 @@ class _Jobs:
         template = openai.required_template(model.template)
 
         def tokens(messages: Sequence[dict[str, str]]) -> list[int]:
-            text = openai.render(openai.parse_chat({"messages": list(messages)}), template)
-            return tokenize_prompt(model.tokenizer, text)
+            form = openai.chat_form(openai.parse_chat({"messages": list(messages)}), template)
+            return tokenize_prompt(model.tokenizer, form.prompt)
 
         prompt = tokens(self.asked.messages)
         self.dropped = 0

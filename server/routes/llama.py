@@ -106,7 +106,8 @@ async def apply_template(request: Request) -> Response:
     chat = openai.parse_chat(body.json)
     resident = await residency_of(request).current_or_default()
     template = openai.required_template(resident.model.template)
-    return json_response({"prompt": await asyncio.to_thread(openai.render, chat, template)})
+    form = await asyncio.to_thread(openai.chat_form, chat, template, settings_of(request).reasoning_format)
+    return json_response({"prompt": form.prompt})
 
 
 routes = [

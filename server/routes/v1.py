@@ -9,6 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from engine.chat_formats.formats import ChatFormat
+from engine.chat_formats.reader import AnswerReader
 from engine.generation import Step
 from engine.model import Model
 from server.answers import Answer
@@ -36,23 +38,30 @@ async def chat_completions(request: Request) -> Response:
     body = await read_body(request)
     chat = openai.parse_chat(body.json)
     residency, defaults, settings = residency_of(request), defaults_of(request), settings_of(request)
+    forms: list[ChatFormat] = []
 
     def build(model: Model) -> list[Job]:
-        prompt = openai.render(chat, openai.required_template(model.template))
-        tokens = model.tokenizer.encode(prompt, add_special=True, parse_special=True)
-        return [checked_job(tokens, chat.fields, model, defaults)]
+        form = openai.chat_form(chat, openai.required_template(model.template), settings.reasoning_format)
+        forms[:] = [form]
+        tokens = model.tokenizer.encode(form.prompt, add_special=True, parse_special=True)
+        job = checked_job(tokens, chat.fields, model, defaults)
+        return [openai.chat_job(job, chat, form, model.tokenizer)]
 
-    def form_of(answer: Answer) -> llama.Format:
+    def shown_as(answer: Answer) -> llama.Format:
         return llama.Format(shown_name(settings, answer.entry), chat.fields, defaults.n_predict)
+
+    def style_of(answer: Answer) -> _ChatStyle:
+        reader = AnswerReader(forms[0], begun=chat.continuation is not None and not chat.echo_prefill)
+        return _ChatStyle(openai.ChatChunks(reader, shown_as(answer)))
 
     run = Run(residency, asked_model(residency, body.json), build, body, chat.ignored)
     if chat.fields.stream:
-        events = run_stream(run, lambda answer: _ChatStyle(openai.ChatChunks(chat, form_of(answer))))
-        return EventStream(events, SSE, ping=chat.fields.sse_ping_interval)
+        return EventStream(run_stream(run, style_of), SSE, ping=chat.fields.sse_ping_interval)
     whole = await until_disconnect(request, run_whole(run))
     final, timings = whole.finals[0]
-    shown = openai.chat_body(chat, final, timings, form_of(whole.answer))
-    whole.receipt.text(openai.chat_text(chat, final))
+    message = openai.chat_message(forms[0], final)
+    shown = openai.chat_body(message, final, timings, shown_as(whole.answer))
+    whole.receipt.text(message.reasoning + message.content)
     shown["bankml_receipt"] = whole.finish()
     return json_response(shown)
 

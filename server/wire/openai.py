@@ -6,23 +6,32 @@ import secrets
 import string
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
+from engine.chat_formats.formats import ChatFormat, Continuation, chat_format
+from engine.chat_formats.messages import ChatMessage, MessageDelta
+from engine.chat_formats.reader import AnswerReader
 from engine.chat_template import ChatTemplate, normalize_messages
 from engine.generation import Final, Shown, Step, Timings
+from engine.tokenizer import Tokenizer
 from server.errors import BadRequest, NotSupported
 from server.receipts import BUILD
-from server.wire.fields import CompletionFields, parse_fields
+from server.wire import chat_output
+from server.wire.chat_output import WantedOutput, constrained, parse_output
+from server.wire.fields import REASONING_FORMATS, CompletionFields, parse_fields, to_int, wrong_type
 from server.wire.llama import Format, shown_tokens, shows_timings, whole_text
+from slots.residency import Job
 
 CHAT_KNOWN = frozenset(
     {
-        *("messages", "model", "prompt", "tools", "tool_choice", "parallel_tool_calls", "response_format"),
+        *("messages", "model", "prompt", "tools", "tool_choice", "parallel_tool_calls"),
         *("top_logprobs", "add_generation_prompt", "chat_template_kwargs", "reasoning_effort"),
         *("message_delimiters", "thinking_budget_tokens"),
+        *chat_output.KNOWN,
+        *chat_output.OVERRIDDEN,
     }
 )
 """Fields of a chat request that are not completion fields."""
@@ -49,22 +58,26 @@ class ChatRequest:
 
     Attributes:
         fields: the completion fields.
+        output: what the answer must be.
         messages: what the template renders, the continued message left out.
-        prefill: the beginning of the answer, given as a final assistant message; "" for none.
-        echo_prefill: whether a stream repeats the prefill (a whole answer always does).
+        continuation: the beginning of the answer, given as a final assistant message; None for none.
+        echo_prefill: whether a stream repeats that beginning (a whole answer always does).
         add_generation_prompt: whether the prompt ends in the assistant's opening.
-        continues: whether there is a message to continue, be it an empty one.
         template_kwargs: more variables for the template.
+        reasoning_format: llama-server's name of what becomes of reasoning, None for the server's default.
+        reasoning_budget: most tokens of reasoning, -1 for no limit.
         ignored: fields that were accepted and change nothing.
     """
 
     fields: CompletionFields
+    output: WantedOutput
     messages: tuple[Message, ...]
-    prefill: str
+    continuation: Continuation | None
     echo_prefill: bool
     add_generation_prompt: bool
-    continues: bool
     template_kwargs: Mapping[str, Any]
+    reasoning_format: str | None
+    reasoning_budget: int
     ignored: tuple[str, ...]
 
 
@@ -73,9 +86,9 @@ def parse_chat(body: Mapping[str, Any]) -> ChatRequest:
 
     Raises:
         BadRequest, InvalidRequest: what llama-server refuses (where it gives 500 for the client's fault, we give 400).
-        NotSupported: tools, images, constrained output.
+        NotSupported: tools, images.
     """
-    _check_response_format(body)
+    output = parse_output(body)
     if "messages" not in body:
         raise BadRequest("'messages' is required")
     messages = _parse_messages(body["messages"])
@@ -92,26 +105,51 @@ def parse_chat(body: Mapping[str, Any]) -> ChatRequest:
         asked = None
     if continues and add_generation_prompt:
         raise BadRequest("Cannot set both add_generation_prompt and continue_final_message to true.")
-    if asked == "reasoning_content":
-        raise NotSupported("continue_final_message 'reasoning_content'")
+    reasoning_format = _reasoning_format(body)
     kwargs = _template_kwargs(body)
     add_generation_prompt = bool(kwargs.pop("add_generation_prompt", False)) or add_generation_prompt
     if body.get("logprobs") in (None, False) and body.get("top_logprobs") is not None:
         raise BadRequest("top_logprobs requires logprobs to be set to true")
     fields = parse_fields(_with_logprobs(body), CHAT_KNOWN)
-    prefill = ""
-    if continues and messages:
-        prefill = _content_text(messages.pop()["content"])
+    continuation = _continuation(messages.pop(), asked) if continues and messages else None
     return ChatRequest(
         fields=fields,
+        output=output,
         messages=tuple(messages),
-        prefill=prefill,
+        continuation=continuation,
         echo_prefill=fields.echo or not asked,
         add_generation_prompt=add_generation_prompt,
-        continues=continues,
         template_kwargs=kwargs,
-        ignored=(*fields.ignored, *_unused(body)),
+        reasoning_format=reasoning_format,
+        reasoning_budget=_reasoning_budget(body),
+        ignored=(*fields.ignored, *_unused(body), *output.ignored),
     )
+
+
+def _continuation(message: Mapping[str, Any], asked: Any) -> Continuation:
+    """What there is of the answer, and which part of it goes on: reasoning too if that is all there is."""
+    content, reasoning = _content_text(message["content"]), message.get("reasoning_content", "")
+    in_reasoning = asked == "reasoning_content" or (asked != "content" and reasoning and not message["content"])
+    return Continuation(ChatMessage(content, reasoning), "reasoning" if in_reasoning else "content")
+
+
+def _reasoning_format(body: Mapping[str, Any]) -> str | None:
+    if "reasoning_format" not in body:
+        return None
+    name = body["reasoning_format"]
+    if not isinstance(name, str):
+        raise BadRequest(str(wrong_type("string", name)))
+    if name not in REASONING_FORMATS:
+        raise BadRequest(f"Unknown reasoning format: {name}")
+    return name
+
+
+def _reasoning_budget(body: Mapping[str, Any]) -> int:
+    """The limit of reasoning; a value of another type is not looked at."""
+    for name in ("reasoning_budget_tokens", "thinking_budget_tokens"):
+        if isinstance(body.get(name), int | float):
+            return to_int(body[name])
+    return -1
 
 
 def _with_logprobs(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -129,19 +167,40 @@ def _unused(body: Mapping[str, Any]) -> list[str]:
     return [name for name, kind in types.items() if body.get(name) is not None and not isinstance(body[name], kind)]
 
 
-def render(chat: ChatRequest, template: ChatTemplate) -> str:
-    """The prompt of a chat request.
+def chat_form(chat: ChatRequest, template: ChatTemplate, reasoning_format: str = "deepseek") -> ChatFormat:
+    """The prompt of a chat request and the form of its answer.
 
-    A continued message follows the assistant's opening; one that is empty has none, as in llama-server.
+    Args:
+        reasoning_format: the server's, for a request that names none.
 
     Raises:
-        InvalidRequest: the template refuses the conversation.
+        InvalidRequest: the template refuses the conversation, or the wanted form cannot be.
+        NotSupported: reasoning with a limit.
     """
-    kwargs = dict(chat.template_kwargs)
-    prompt = template.render(chat.messages, add_generation_prompt=chat.add_generation_prompt, **kwargs)
-    if chat.continues and chat.prefill:
-        prompt += template.generation_prompt(chat.messages, **kwargs) + chat.prefill
-    return prompt
+    form = chat_format(
+        template,
+        chat.messages,
+        variables=chat.template_kwargs,
+        add_generation_prompt=chat.add_generation_prompt,
+        continuation=chat.continuation,
+        schema=chat.output.schema,
+        keep_reasoning=(chat.reasoning_format or reasoning_format) == "none",
+    )
+    if form.thinking_end and chat.reasoning_budget != -1:
+        raise NotSupported("a limit of reasoning (reasoning_budget_tokens, thinking_budget_tokens)")
+    return form
+
+
+def chat_job(job: Job, chat: ChatRequest, form: ChatFormat, tokenizer: Tokenizer) -> Job:
+    """The job of a chat request: held to the wanted form, with the stop strings of the template.
+
+    Raises:
+        InvalidRequest: the wanted form cannot be.
+    """
+    request = job.request
+    sampling, _ = constrained(request.sampling, chat.output, form, tokenizer)
+    sampling.check()
+    return replace(job, request=replace(request, sampling=sampling, stop=(*request.stop, *form.stops)))
 
 
 def required_template(template: ChatTemplate | None) -> ChatTemplate:
@@ -215,15 +274,6 @@ def _check_tools(body: Mapping[str, Any]) -> None:
         raise BadRequest(f"Invalid tool_choice: {choice}")
 
 
-def _check_response_format(body: Mapping[str, Any]) -> None:
-    response_format = body.get("response_format")
-    wanted = response_format.get("type") if isinstance(response_format, dict) else None
-    if wanted in ("json_object", "json_schema"):
-        raise NotSupported(f"response_format type '{wanted}'")
-    if isinstance(wanted, str) and wanted not in ("", "text"):
-        raise BadRequest(f'response_format type must be one of "text" or "json_object", but got: {wanted}')
-
-
 def _template_kwargs(body: Mapping[str, Any]) -> dict[str, Any]:
     given = body.get("chat_template_kwargs")
     kwargs: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
@@ -267,15 +317,21 @@ def finish_reason(final: Final) -> str:
     return "stop" if final.stop_type in ("eos", "word") else "length"
 
 
-def chat_text(chat: ChatRequest, final: Final) -> str:
-    """The content of a whole chat answer: the prefill again, and no character cut off at its end."""
-    return chat.prefill + final.text
+def chat_message(form: ChatFormat, final: Final) -> ChatMessage:
+    """The message of a whole chat answer, its given beginning too; an answer that has no part is all content.
+
+    Raises:
+        UnexpectedAnswer: the answer is not of the form.
+    """
+    return form.parse(final.text, partial=False) or ChatMessage(whole_text(final))
 
 
-def chat_body(chat: ChatRequest, final: Final, timings: Timings, form: Format) -> dict[str, Any]:
+def chat_body(message: ChatMessage, final: Final, timings: Timings, form: Format) -> dict[str, Any]:
     """The body of a chat answer that is not streamed."""
-    message = {"role": "assistant", "content": chat_text(chat, final)}
-    choice: dict[str, Any] = {"finish_reason": finish_reason(final), "index": 0, "message": message}
+    shown = {"role": "assistant", "content": message.content}
+    if message.reasoning:
+        shown["reasoning_content"] = message.reasoning
+    choice: dict[str, Any] = {"finish_reason": finish_reason(final), "index": 0, "message": shown}
     if final.shown:
         choice["logprobs"] = {"content": shown_tokens(final.shown, form)}
     return {
@@ -294,13 +350,15 @@ class ChatChunks:
     """The chunks of one chat stream.
 
     Args:
-        chat: the request.
+        reader: reads the answer.
         form: what the chunks show.
     """
 
-    def __init__(self, chat: ChatRequest, form: Format) -> None:
+    def __init__(self, reader: AnswerReader, form: Format) -> None:
         self._form = form
-        self._pending = chat.prefill if chat.echo_prefill else ""
+        self._reader = reader
+        self._deltas: list[MessageDelta] = []
+        self._last_deltas: list[MessageDelta] = []
         self._base = {
             "created": int(time.time()),
             "id": new_id(),
@@ -313,25 +371,24 @@ class ChatChunks:
         return {"choices": [{"finish_reason": reason, "index": 0, "delta": delta}], **self._base}
 
     def text_of(self, step: Step) -> str:
-        """The content this step puts on the wire: its text, after the prefill when that is still due."""
-        if not step.send and step.final is None:
-            return ""
-        text, self._pending = self._pending + (step.text if step.send else ""), ""
-        return text
+        """The text this step puts on the wire, reasoning and content."""
+        self._deltas = self._reader.add(step.text) if step.send else []
+        self._last_deltas = self._reader.end() if step.final is not None else []
+        return "".join(delta.reasoning + delta.content for delta in (*self._deltas, *self._last_deltas))
 
     def of_step(self, step: Step, text: str) -> Iterator[dict[str, Any]]:
         """The chunks of one step, whose `text_of` is `text`; the role goes with the first token."""
         chunks = []
         if step.send and step.n_decoded == 1:
             chunks.append(self._chunk({"role": "assistant", "content": None}))
-        if text:
-            chunks.append(self._chunk({"content": text}))
+        chunks += [self._chunk(_shown_delta(delta)) for delta in self._deltas]
         if chunks and step.shown is not None and step.shown.best:
             chunks[-1]["choices"][0]["logprobs"] = {"content": shown_tokens([step.shown], self._form)}
         if chunks and step.send and shows_timings(step, self._form):
             chunks[-1]["timings"] = step.timings.as_dict()
         yield from chunks
         if step.final is not None:
+            yield from (self._chunk(_shown_delta(delta)) for delta in self._last_deltas)
             yield from self._last(step.final, step.timings)
 
     def _last(self, final: Final, timings: Timings) -> Iterator[dict[str, Any]]:
@@ -345,6 +402,11 @@ class ChatChunks:
     def receipt(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
         """The receipt's event. It has an empty delta too, for clients that read `choices[0]` of every chunk."""
         return {**self._chunk({}), "bankml_receipt": receipt}
+
+
+def _shown_delta(delta: MessageDelta) -> dict[str, str]:
+    shown = {"reasoning_content": delta.reasoning, "content": delta.content}
+    return {name: text for name, text in shown.items() if text}
 
 
 def completion_choice(

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from engine.chat_formats.formats import Continuation
+from engine.chat_formats.messages import ChatMessage
+from engine.chat_formats.reader import AnswerReader
 from engine.chat_template import CHATML, ChatTemplate
 from engine.errors import InvalidRequest
 from engine.generation import Final, Step, Timings
@@ -31,8 +34,18 @@ def step(text: str, n: int = 1, *, send: bool = True, last: Final | None = None)
     return Step(text, 5, send, n, Timings(predicted_n=n), last)
 
 
+def prompt_of(request: openai.ChatRequest, template: ChatTemplate = TEMPLATE) -> str:
+    return openai.chat_form(request, template).prompt
+
+
+def chunks_of(request: openai.ChatRequest, template: ChatTemplate = TEMPLATE) -> openai.ChatChunks:
+    begun = request.continuation is not None and not request.echo_prefill
+    reader = AnswerReader(openai.chat_form(request, template), begun=begun)
+    return openai.ChatChunks(reader, Format("m", request.fields))
+
+
 def deltas(request: openai.ChatRequest, *steps: Step) -> list[Any]:
-    chunks = openai.ChatChunks(request, Format("m", request.fields))
+    chunks = chunks_of(request)
     found = [chunk for one in steps for chunk in chunks.of_step(one, chunks.text_of(one))]
     return [chunk["choices"][0]["delta"] if chunk["choices"] else "usage" for chunk in found]
 
@@ -41,14 +54,14 @@ def deltas(request: openai.ChatRequest, *steps: Step) -> list[Any]:
 
 
 def test_the_template_opens_the_assistants_message() -> None:
-    assert openai.render(chat(USER), TEMPLATE) == f"<|im_start|>user\nhi<|im_end|>\n{OPENING}"
+    assert prompt_of(chat(USER)) == f"<|im_start|>user\nhi<|im_end|>\n{OPENING}"
 
 
 def test_a_final_assistant_message_is_continued() -> None:
     request = chat(USER, ASSISTANT)
-    assert request.prefill == "Hello, I"
+    assert request.continuation == Continuation(ChatMessage("Hello, I"), "content")
     assert request.echo_prefill
-    assert openai.render(request, TEMPLATE) == f"<|im_start|>user\nhi<|im_end|>\n{OPENING}Hello, I"
+    assert prompt_of(request) == f"<|im_start|>user\nhi<|im_end|>\n{OPENING}Hello, I"
 
 
 def test_an_explicit_continuation_is_not_echoed_unless_asked() -> None:
@@ -58,18 +71,20 @@ def test_an_explicit_continuation_is_not_echoed_unless_asked() -> None:
 
 
 def test_an_empty_prefill_has_no_opening() -> None:
-    assert openai.render(chat(USER, {"role": "assistant", "content": ""}), TEMPLATE).endswith("hi<|im_end|>\n")
+    assert prompt_of(chat(USER, {"role": "assistant", "content": ""})).endswith("hi<|im_end|>\n")
 
 
 def test_the_parts_of_a_prefill_are_paragraphs() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert chat(USER, {"role": "assistant", "content": parts}).prefill == "a\n\nb"
+    assert chat(USER, {"role": "assistant", "content": parts}).continuation == Continuation(
+        ChatMessage("a\n\nb"), "content"
+    )
 
 
 def test_a_lone_system_message_and_late_ones_are_taken() -> None:
     system = {"role": "system", "content": "s"}
-    assert openai.render(chat(system), TEMPLATE) == f"<|im_start|>system\ns<|im_end|>\n{OPENING}"
-    assert openai.render(chat(USER, system, USER), TEMPLATE).count("system") == 1
+    assert prompt_of(chat(system)) == f"<|im_start|>system\ns<|im_end|>\n{OPENING}"
+    assert prompt_of(chat(USER, system, USER)).count("system") == 1
 
 
 @pytest.mark.parametrize(
@@ -113,8 +128,6 @@ def test_a_message_key_of_a_wrong_type_is_refused(key: str) -> None:
     "fields",
     [
         {"tools": [{"type": "function"}]},
-        {"response_format": {"type": "json_object"}},
-        {"response_format": {"type": "json_schema"}},
         {"chat_template_kwargs": {"tools": [1]}},
     ],
 )
@@ -138,7 +151,7 @@ def test_media_are_refused(kind: str) -> None:
 def test_template_variables_reach_the_template() -> None:
     template = ChatTemplate("{{ messages[0].content }} {{ mood }} {{ reasoning_effort }}")
     request = chat(USER, chat_template_kwargs={"mood": "good"}, reasoning_effort="high")
-    assert openai.render(request, template) == "hi good high"
+    assert prompt_of(request, template) == "hi good high"
 
 
 def test_no_reasoning_effort_switches_thinking_off() -> None:
@@ -197,7 +210,7 @@ def test_a_prefill_is_sent_even_when_nothing_is_generated() -> None:
 
 def test_usage_is_a_chunk_of_its_own_and_has_the_timings() -> None:
     request = chat(USER, stream_options={"include_usage": True})
-    chunks = openai.ChatChunks(request, Format("m", request.fields))
+    chunks = chunks_of(request)
     last = step("a", last=final())
     found = list(chunks.of_step(last, chunks.text_of(last)))
     assert [bool(chunk["choices"]) for chunk in found] == [True, True, True, False]
@@ -206,13 +219,14 @@ def test_usage_is_a_chunk_of_its_own_and_has_the_timings() -> None:
 
 
 def test_the_receipts_event_has_an_empty_delta_for_clients_that_read_one() -> None:
-    event = openai.ChatChunks(chat(USER), Format("m", chat(USER).fields)).receipt({"a": 1})
+    event = chunks_of(chat(USER)).receipt({"a": 1})
     assert event["bankml_receipt"] == {"a": 1}
     assert event["choices"] == [{"finish_reason": None, "index": 0, "delta": {}}]
 
 
 def test_a_whole_answer_repeats_the_prefill_and_drops_a_cut_character() -> None:
-    assert openai.chat_text(chat(USER, ASSISTANT), final(cut_character=True)) == "Hello, Iabc"
+    form = openai.chat_form(chat(USER, ASSISTANT), TEMPLATE)
+    assert openai.chat_message(form, final(cut_character=True)) == ChatMessage("Hello, Iabc")
 
 
 def test_the_usage_of_several_prompts_is_their_sum() -> None:

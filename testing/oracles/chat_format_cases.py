@@ -1,0 +1,108 @@
+"""Chat requests, and answers to them, for every template of a comparison."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+Request = dict[str, Any]
+
+_HI: Final = {"role": "user", "content": "Hi"}
+_SCHEMA: Final = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+_OBJECT: Final = {"type": "json_object"}
+_BY_SCHEMA: Final = {"type": "json_schema", "json_schema": {"schema": _SCHEMA}}
+
+
+def _begun(content: str, **more: Any) -> Request:
+    return {"messages": [_HI, {"role": "assistant", "content": content, **more}]}
+
+
+def _asked(**more: Any) -> Request:
+    return {"messages": [_HI], **more}
+
+
+_ON, _OFF = ({"chat_template_kwargs": {"enable_thinking": on}} for on in (True, False))
+_APART: Final = {"continue_final_message": True, "add_generation_prompt": False}
+
+REQUESTS: Final[tuple[Request, ...]] = (
+    _asked(),
+    _asked(reasoning_format="none"),
+    _asked(reasoning_format="deepseek-legacy"),
+    _asked(**_OFF),
+    _asked(**_OFF, reasoning_format="none"),
+    _asked(response_format=_OBJECT),
+    _asked(response_format=_OBJECT, reasoning_format="none"),
+    _asked(response_format=_BY_SCHEMA),
+    _asked(response_format=_BY_SCHEMA, **_ON),
+    _asked(response_format=_BY_SCHEMA, **_OFF),
+    _asked(json_schema=_SCHEMA, reasoning_effort="none"),
+    _begun("So far"),
+    _begun("", reasoning_content="Hmm"),
+    _begun("So", reasoning_content="Hmm"),
+    _begun('{"a"', response_format=_BY_SCHEMA),
+    {**_begun("So", reasoning_content="Hmm"), **_APART, "continue_final_message": "reasoning_content"},
+    {**_begun("", reasoning_content="Hmm"), **_APART, "continue_final_message": "content"},
+)
+"""What is asked, in the forms that decide how an answer looks."""
+
+ANSWERS: Final = (
+    "",
+    "Hello",
+    " \n",
+    "<thi",
+    "<think>abc",
+    "</think>",
+    "</thin",
+    "x</think>hello",
+    "<think>\nx y\n</think>\n\nHello\n",
+    "<think>\n\n</think>\n\nHello",
+    '<think>\nx\n</think>\n\n{"a":1}',
+    '{"a": 12',
+    '{"a": 1} ',
+    '{"a": 1} x',
+    '```json\n{"a": [1, {"b": "\\u00',
+    "```json\n{}\n```",
+    "\n\n```jso",
+    "<response>foo</respon",
+    "<response>\nfoo\n</response>",
+    "[THINK]a[/THINK]b",
+    "thought[BEGIN FINAL RESPONSE]\nHi",
+    "Grüße <think>é</think> 😀",
+)
+"""Answers, some of them cut."""
+
+REFUSED: Final[tuple[Request, ...]] = (
+    _asked(json_schema={}, grammar='root ::= "a"'),
+    _asked(response_format={"type": "yaml"}),
+    _asked(reasoning_format="zen"),
+    _asked(reasoning_format=5),
+    _asked(response_format={**_OBJECT, "schema": {"type": "nonsense"}}),
+    _asked(response_format={**_OBJECT, "schema": {"$ref": "#/definitions/none"}}),
+    _asked(response_format={**_OBJECT, "schema": {"type": "string", "pattern": "^(a$"}}),
+    _asked(chat_template_kwargs={"enable_thinking": "yes"}),
+)
+"""What is refused before a token is computed."""
+
+FORMS: Final[tuple[Request, ...]] = (
+    _asked(response_format={"type": "text"}),
+    _asked(response_format={}),
+    _asked(response_format=5),
+    _asked(response_format={"type": 5}),
+    _asked(response_format=_OBJECT),
+    _asked(response_format={**_OBJECT, "schema": None}),
+    _asked(response_format={**_OBJECT, "schema": {}}),
+    _asked(response_format={**_OBJECT, "schema": _SCHEMA}),
+    _asked(response_format={**_OBJECT, "schema": True}),
+    _asked(response_format=_OBJECT, json_schema=_SCHEMA),
+    _asked(response_format=_OBJECT, json_schema=[]),
+    _asked(response_format={**_OBJECT, "schema": {"const": 1}}, json_schema=_SCHEMA),
+    _asked(response_format={"type": "json_schema"}),
+    _asked(response_format={"type": "json_schema", "json_schema": 5}),
+    _asked(response_format={"type": "json_schema", "json_schema": {"schema": "x"}}),
+    _asked(response_format={"type": "json_schema", "json_schema": {"schema": {"enum": ["é", 1.5]}}}),
+    _asked(response_format={"type": "text"}, json_schema=_SCHEMA),
+    _asked(json_schema={}),
+    _asked(json_schema=_SCHEMA, grammar=""),
+    _asked(json_schema=None, grammar='root ::= "a"'),
+    _asked(response_format=_OBJECT, grammar='root ::= "a"'),
+)
+"""Forms of the form: what schema, if any, the template's grammar is made of."""

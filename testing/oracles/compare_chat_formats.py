@@ -1,0 +1,69 @@
+"""Compare with the reference's chat code, live: `python -m testing.oracles.compare_chat_formats [FOLDER]`.
+
+Every `*.jinja` of a folder (the source archive's `models/templates` unless another is named) and every template of
+ours, each with all requests and answers of `chat_format_cases`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from engine.chat_formats.specialized import specialized
+from engine.chat_template import ChatTemplate
+from testing.oracles.chat_driver import ask, source_archive
+from testing.oracles.chat_format_cases import ANSWERS, FORMS, REFUSED, REQUESTS
+from testing.oracles.chat_formats import BOS, EOS, ours, question, shaped
+from testing.oracles.chat_templates import TEMPLATES
+from testing.server_process import ServerError
+
+_REQUESTS = (*REQUESTS, *FORMS, *REFUSED)
+
+
+def differences(name: str, source: str, answered: dict[str, object]) -> list[str]:
+    """What differs for one template, a line each."""
+    if "error" in answered:
+        return [f"{name}: the reference refuses it: {answered['error']}"]
+    template = ChatTemplate(source, BOS, EOS)
+    found = [] if template.thinks == answered["thinks"] else [f"{name}: thinks is {template.thinks}"]
+    requests = answered["requests"]
+    assert isinstance(requests, list)
+    for request, answer in zip(_REQUESTS, requests, strict=True):
+        theirs, mine = shaped(answer, request), ours(template, request, ANSWERS)
+        found += [
+            f"{name}: {request}: {key}: theirs {theirs.get(key)!r}, ours {mine.get(key)!r}"
+            for key in theirs.keys() | mine.keys()
+            if theirs.get(key) != mine.get(key)
+        ]
+    return found
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m testing.oracles.compare_chat_formats", description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", metavar="FOLDER")
+    arguments = parser.parse_args()
+    try:
+        folder = arguments.folder or source_archive() / "models" / "templates"
+        files = {path.name: path.read_bytes().decode() for path in sorted(folder.glob("*.jinja"))}
+        chosen = {**files, **TEMPLATES}
+        analyzed = {name: source for name, source in chosen.items() if specialized(source) is None}
+        answers = ask(question(source, _REQUESTS, ANSWERS) for source in analyzed.values())
+    except ServerError as error:
+        print(f"compare_chat_formats: {error}", file=sys.stderr)
+        return 2
+    found = [
+        line
+        for (name, source), answered in zip(analyzed.items(), answers, strict=True)
+        for line in differences(name, source, answered)
+    ]
+    for line in found:
+        print(line)
+    skipped = sorted(chosen.keys() - analyzed.keys())
+    print(f"{len(analyzed)} templates, {len(found)} differences; of kinds with code of their own: {', '.join(skipped)}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

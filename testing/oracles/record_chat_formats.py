@@ -1,0 +1,87 @@
+"""Ask the reference's chat code about our templates and write `records/chat_formats.json`:
+`python -m testing.oracles.record_chat_formats`.
+
+The record has, for each template of `chat_templates` and each request of `chat_format_cases`, the prompt, the part of
+it that the answer's parser reads, the grammar, the preserved tokens, the stop strings, and each answer cut in two;
+then, for one template, how every form of the form is read and what is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from testing.oracles.chat_driver import ask
+from testing.oracles.chat_format_cases import ANSWERS, FORMS, REFUSED, REQUESTS, Request
+from testing.oracles.chat_formats import question, shaped
+from testing.oracles.chat_templates import TEMPLATES
+from testing.oracles.record import RECORDS
+from testing.oracles.reference_server import require
+from testing.server_process import ServerError
+
+RECORD = RECORDS / "chat_formats.json"
+SWITCHED = TEMPLATES["reasoning in tags, switched by an empty one"]
+"""The template for forms and refusals."""
+
+
+def record() -> dict[str, Any]:
+    """The record; each grammar is kept once, and named by its place in the list `grammars`.
+
+    Raises:
+        ServerError: no reference, or no compiler.
+    """
+    found = ask(
+        [
+            *(question(source, REQUESTS, ANSWERS) for source in TEMPLATES.values()),
+            question(SWITCHED, FORMS, ()),
+            question(SWITCHED, REFUSED, ()),
+        ]
+    )
+    grammars: list[str] = []
+
+    def kept(answers: dict[str, Any], requests: Sequence[Request]) -> list[dict[str, Any]]:
+        shown = [shaped(answer, request) for answer, request in zip(answers["requests"], requests, strict=True)]
+        for one in shown:
+            if "grammar" in one:
+                if one["grammar"] not in grammars:
+                    grammars.append(one["grammar"])
+                one["grammar"] = grammars.index(one["grammar"])
+        return shown
+
+    *of_templates, of_forms, refused = found
+    templates = {
+        name: {"thinks": answers["thinks"], "requests": kept(answers, REQUESTS)}
+        for name, answers in zip(TEMPLATES, of_templates, strict=True)
+    }
+    return {
+        "header": {"reference": require().identity(), "made_by": "testing.oracles.record_chat_formats"},
+        "templates": templates,
+        "forms": kept(of_forms, FORMS),
+        "refused": kept(refused, REFUSED),
+        "grammars": grammars,
+    }
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def main() -> int:
+    """The command."""
+    try:
+        recorded = record()
+    except ServerError as error:
+        print(f"record_chat_formats: {error}", file=sys.stderr)
+        return 2
+    templates = recorded.pop("templates")
+    entries = ",\n".join(f"{_dump(name)}: {_dump(entry)}" for name, entry in templates.items())
+    lines = [f"{_dump(key)}: {_dump(value)}" for key, value in recorded.items()]
+    RECORD.write_text("{" + ",\n".join([*lines, f'"templates": {{\n{entries}\n}}']) + "}\n", encoding="utf-8")
+    print(f"{RECORD}: {RECORD.stat().st_size} bytes, {len(templates)} templates")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
