@@ -29,6 +29,7 @@ from server.routes.common import (
 )
 from server.streams import DONE, SSE, EventStream, until_disconnect
 from server.wire import llama, openai
+from server.wire.chat_output import formed
 from server.wire.fields import parse_fields
 from slots.residency import Job
 
@@ -44,8 +45,7 @@ async def chat_completions(request: Request) -> Response:
         form = openai.chat_form(chat, openai.required_template(model.template), settings.reasoning_format)
         forms[:] = [form]
         tokens = model.tokenizer.encode(form.prompt, add_special=True, parse_special=True)
-        job = checked_job(tokens, chat.fields, model, defaults)
-        return [openai.chat_job(job, chat, form, model.tokenizer)]
+        return [checked_job(tokens, formed(chat.fields, form), model, defaults)]
 
     def shown_as(answer: Answer) -> llama.Format:
         return llama.Format(shown_name(settings, answer.entry), chat.fields, defaults.n_predict)

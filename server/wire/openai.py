@@ -6,7 +6,7 @@ import secrets
 import string
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -16,22 +16,17 @@ from engine.chat_formats.messages import ChatMessage, MessageDelta
 from engine.chat_formats.reader import AnswerReader
 from engine.chat_template import ChatTemplate, normalize_messages
 from engine.generation import Final, Shown, Step, Timings
-from engine.tokenizer import Tokenizer
 from server.errors import BadRequest, NotSupported
 from server.receipts import BUILD
-from server.wire import chat_output
-from server.wire.chat_output import WantedOutput, constrained, parse_output
+from server.wire.chat_output import WantedOutput, parse_output
 from server.wire.fields import REASONING_FORMATS, CompletionFields, parse_fields, to_int, wrong_type
 from server.wire.llama import Format, shown_tokens, shows_timings, whole_text
-from slots.residency import Job
 
 CHAT_KNOWN = frozenset(
     {
         *("messages", "model", "prompt", "tools", "tool_choice", "parallel_tool_calls"),
         *("top_logprobs", "add_generation_prompt", "chat_template_kwargs", "reasoning_effort"),
         *("message_delimiters", "thinking_budget_tokens"),
-        *chat_output.KNOWN,
-        *chat_output.OVERRIDDEN,
     }
 )
 """Fields of a chat request that are not completion fields."""
@@ -110,7 +105,7 @@ def parse_chat(body: Mapping[str, Any]) -> ChatRequest:
     add_generation_prompt = bool(kwargs.pop("add_generation_prompt", False)) or add_generation_prompt
     if body.get("logprobs") in (None, False) and body.get("top_logprobs") is not None:
         raise BadRequest("top_logprobs requires logprobs to be set to true")
-    fields = parse_fields(_with_logprobs(body), CHAT_KNOWN)
+    fields = parse_fields(_for_completion(body, output), CHAT_KNOWN)
     continuation = _continuation(messages.pop(), asked) if continues and messages else None
     return ChatRequest(
         fields=fields,
@@ -152,12 +147,16 @@ def _reasoning_budget(body: Mapping[str, Any]) -> int:
     return -1
 
 
-def _with_logprobs(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The body with `n_probs` as llama-server reads it out of `logprobs` and `top_logprobs`, 20 if it cannot."""
-    if body.get("logprobs") is not True:
-        return body
-    asked = body.get("top_logprobs")
-    return {**body, "n_probs": asked if isinstance(asked, int | float) else 20}
+def _for_completion(body: Mapping[str, Any], output: WantedOutput) -> Mapping[str, Any]:
+    """The body that the completion fields see.
+
+    `n_probs` is as llama-server reads it out of `logprobs` and `top_logprobs`, 20 if it cannot.
+    """
+    left = {name: value for name, value in body.items() if name not in output.consumed}
+    if body.get("logprobs") is True:
+        asked = body.get("top_logprobs")
+        left["n_probs"] = asked if isinstance(asked, int | float) else 20
+    return left
 
 
 def _unused(body: Mapping[str, Any]) -> list[str]:
@@ -189,18 +188,6 @@ def chat_form(chat: ChatRequest, template: ChatTemplate, reasoning_format: str =
     if form.thinking_end and chat.reasoning_budget != -1:
         raise NotSupported("a limit of reasoning (reasoning_budget_tokens, thinking_budget_tokens)")
     return form
-
-
-def chat_job(job: Job, chat: ChatRequest, form: ChatFormat, tokenizer: Tokenizer) -> Job:
-    """The job of a chat request: held to the wanted form, with the stop strings of the template.
-
-    Raises:
-        InvalidRequest: the wanted form cannot be.
-    """
-    request = job.request
-    sampling, _ = constrained(request.sampling, chat.output, form, tokenizer)
-    sampling.check()
-    return replace(job, request=replace(request, sampling=sampling, stop=(*request.stop, *form.stops)))
 
 
 def required_template(template: ChatTemplate | None) -> ChatTemplate:
