@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -119,7 +119,7 @@ class Run:
     build: Build
     body: Body
     ignored: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
+    warnings: Sequence[str] = ()
 
     def receipt(self, answer: Answer) -> Receipt:
         """The receipt to write while `answer` runs."""

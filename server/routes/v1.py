@@ -40,10 +40,11 @@ async def chat_completions(request: Request) -> Response:
     chat = openai.parse_chat(body.json)
     residency, defaults, settings = residency_of(request), defaults_of(request), settings_of(request)
     forms: list[ChatFormat] = []
+    warnings: list[str] = []
 
     def build(model: Model) -> list[Job]:
         form = openai.chat_form(chat, openai.required_template(model.template), settings.reasoning_format)
-        forms[:] = [form]
+        forms[:], warnings[:] = [form], form.warnings
         tokens = model.tokenizer.encode(form.prompt, add_special=True, parse_special=True)
         return [checked_job(tokens, formed(chat.fields, form), model, defaults)]
 
@@ -54,7 +55,7 @@ async def chat_completions(request: Request) -> Response:
         reader = AnswerReader(forms[0], begun=chat.continuation is not None and not chat.echo_prefill)
         return _ChatStyle(openai.ChatChunks(reader, shown_as(answer)))
 
-    run = Run(residency, asked_model(residency, body.json), build, body, chat.ignored)
+    run = Run(residency, asked_model(residency, body.json), build, body, chat.ignored, warnings)
     if chat.fields.stream:
         return EventStream(run_stream(run, style_of), SSE, ping=chat.fields.sse_ping_interval)
     whole = await until_disconnect(request, run_whole(run))
