@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any, Final
 
 Request = dict[str, Any]
@@ -69,6 +70,23 @@ ANSWERS: Final = (
     "Grüße <think>é</think> 😀",
 )
 """Answers, some of them cut."""
+
+_FRAGMENTS: Final = (
+    *("<think>", "</think>", "<", "</", "[", "]", "```json", "```", "\n", " ", "\n\n", "<response>", "</response>"),
+    *("{", "}", "[", "]", '"', '"a"', ":", ",", "1", "-", "0", ".5", "e+", "true", "nul", "null", "false", "\\", "\\u"),
+    *("\\u00e9", "\\n", "\\x", "x", "é", "😀", "Hello", '{"a": 1}', '{"b": [1, 2]}', "\t", "[1,2]", "<|im_end|>"),
+)
+
+
+def random_answers(seed: int, count: int) -> list[str]:
+    """Answers put together at random from pieces that mean something, cut anywhere."""
+    source = random.Random(seed)
+    found = []
+    for _ in range(count):
+        text = "".join(source.choices(_FRAGMENTS, k=source.randrange(1, 12)))
+        found.append(text[: source.randrange(len(text) + 1)] if source.random() < 0.5 else text)
+    return found
+
 
 REFUSED: Final[tuple[Request, ...]] = (
     _asked(json_schema={}, grammar='root ::= "a"'),

@@ -79,7 +79,7 @@ TEMPLATES: Final[dict[str, str]] = {
         _NO_THOUGHT,
         "<|im_start|>system\n{% if enable_thinking %}Mode: think{% else %}Mode: hurry{% endif %}<|im_end|>\n",
     ),
-    "content in tags": _chatml("<response>{{ m.content }}</response>"),
+    "content in tags": _chatml("{% if m.content %}<response>{{ m.content }}</response>{% endif %}"),
     "content in tags behind reasoning": _chatml(_THOUGHT + "<response>\n{{ m.content }}\n</response>"),
     "content as parts": _chatml("{% for p in m.content %}{{ p.text }}{% endfor %}").replace(
         _TURN, "<|im_start|>{{ m.role }}\n{% for p in m.content %}{{ p.text }}{% endfor %}<|im_end|>\n"

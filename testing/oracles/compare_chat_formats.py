@@ -13,12 +13,23 @@ from pathlib import Path
 from engine.chat_formats.specialized import specialized
 from engine.chat_template import ChatTemplate
 from testing.oracles.chat_driver import ask, source_archive
-from testing.oracles.chat_format_cases import ANSWERS, FORMS, REFUSED, REQUESTS
+from testing.oracles.chat_format_cases import ANSWERS, FORMS, REFUSED, REQUESTS, random_answers
 from testing.oracles.chat_formats import BOS, EOS, ours, question, shaped
 from testing.oracles.chat_templates import TEMPLATES
 from testing.server_process import ServerError
 
 _REQUESTS = (*REQUESTS, *FORMS, *REFUSED)
+_ANSWERS = (*ANSWERS, *random_answers(1, 300))
+
+
+def _shown(theirs: object, mine: object) -> str:
+    """The first difference of two values, of two lists of answers the first answer with one."""
+    if isinstance(theirs, list) and isinstance(mine, list) and len(theirs) == len(mine) == len(_ANSWERS):
+        answer, theirs, mine = next(
+            (answer, one, other) for answer, one, other in zip(_ANSWERS, theirs, mine, strict=True) if one != other
+        )
+        return f"{answer!r}: theirs {theirs!r}, ours {mine!r}"
+    return f"theirs {theirs!r}, ours {mine!r}"
 
 
 def differences(name: str, source: str, answered: dict[str, object]) -> list[str]:
@@ -30,9 +41,9 @@ def differences(name: str, source: str, answered: dict[str, object]) -> list[str
     requests = answered["requests"]
     assert isinstance(requests, list)
     for request, answer in zip(_REQUESTS, requests, strict=True):
-        theirs, mine = shaped(answer, request), ours(template, request, ANSWERS)
+        theirs, mine = shaped(answer, request), ours(template, request, _ANSWERS)
         found += [
-            f"{name}: {request}: {key}: theirs {theirs.get(key)!r}, ours {mine.get(key)!r}"
+            f"{name}: {request}: {key}: {_shown(theirs.get(key), mine.get(key))}"
             for key in theirs.keys() | mine.keys()
             if theirs.get(key) != mine.get(key)
         ]
@@ -49,7 +60,7 @@ def main() -> int:
         files = {path.name: path.read_bytes().decode() for path in sorted(folder.glob("*.jinja"))}
         chosen = {**files, **TEMPLATES}
         analyzed = {name: source for name, source in chosen.items() if specialized(source) is None}
-        answers = ask(question(source, _REQUESTS, ANSWERS) for source in analyzed.values())
+        answers = ask(question(source, _REQUESTS, _ANSWERS) for source in analyzed.values())
     except ServerError as error:
         print(f"compare_chat_formats: {error}", file=sys.stderr)
         return 2
