@@ -188,8 +188,11 @@ class ChatTemplate:
         can = self.capabilities
         if "You have access to the following functions in JSONSchema format" in self.source:
             messages = [_trimmed(message) for message in messages]
+        kind = specialized(self.source)
         for message in messages:
             self._shape_content(message)
+            if kind is not None and kind.copies_thinking and "reasoning_content" in message:
+                message["thinking"] = message["reasoning_content"]
             if message["role"] == "developer" and "<|channel|>" not in self.source:
                 message["role"] = "system"
             if can.supports_object_arguments:

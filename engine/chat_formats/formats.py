@@ -7,23 +7,22 @@ and the part of it that already belongs to the answer, the grammar of a wanted J
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
 from engine.chat_formats.markers import trim
 from engine.chat_formats.messages import ChatMessage, UnexpectedAnswer
+from engine.chat_formats.parts import CONTENT, REASONING
 from engine.chat_formats.peg import Builder, Parser
 from engine.chat_formats.peg_grammar import add_grammar
 from engine.chat_formats.peg_results import FAIL
 from engine.chat_formats.specialized import specialized
+from engine.chat_formats.specialized_parsers import Asked, SpecialParser
 from engine.chat_formats.template_markers import TemplateAnalysis
 from engine.errors import InvalidRequest
 from engine.json_schema import GrammarBuilder
 
 Message = dict[str, Any]
-
-REASONING: Final = "reasoning"
-CONTENT: Final = "content"
 
 _NO_PARSER: Final = "Unable to generate parser for this template. Automatic parser generation failed: "
 
@@ -124,22 +123,28 @@ def chat_format(
         InvalidRequest: the template refuses the conversation, the schema cannot be, or the template is of a kind whose
             constrained answers are not reproduced.
     """
-    special = specialized(template.source)
     constrained = isinstance(schema, Mapping) and bool(schema)
-    if special is not None:
-        if constrained:
-            raise InvalidRequest(f"constrained answers are not supported for {special.name} templates")
-        return _unparsed(template, messages, variables, add_generation_prompt, continuation)
     prompt = template.render(messages, add_generation_prompt=add_generation_prompt, **variables)
     opening = template.generation_prompt(messages, **variables)
+    if continuation is not None and not continuation.message:
+        continuation = None
+    kind = specialized(template.source)
+    if kind is not None:
+        if constrained and not (kind.parser and kind.parser.takes_schema):
+            raise InvalidRequest(f"constrained answers are not supported for {kind.name} templates")
+        asked = Asked(template.source, opening, opening, schema if constrained else None, keep_reasoning)
+        return _special(prompt, asked, kind.parser, continuation)
     analysis = template.analysis
     generation_prompt = opening
-    if continuation is not None and continuation.message:
+    if continuation is not None:
         generation_prompt = _continued(opening, analysis, continuation)
         prompt += generation_prompt
     builder = Builder()
     parser = _answer(builder, analysis, opening, schema if constrained else None, keep_reasoning=keep_reasoning)
-    grammar, warnings = _grammar(parser, builder) if constrained else ("", ())
+    try:
+        grammar, warnings = _grammar(parser, builder) if constrained else ("", ())
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{_NO_PARSER}{error}") from None
     thinks = analysis.reasoning.mode != "none"
     return ChatFormat(
         prompt,
@@ -157,11 +162,8 @@ def chat_format(
 def _grammar(parser: Parser, builder: Builder) -> tuple[str, tuple[str, ...]]:
     """The grammar of a parser, and what of the schema it leaves out."""
     grammar = GrammarBuilder()
-    try:
-        add_grammar(grammar, parser, builder.rules)
-        return grammar.text(), tuple(grammar.warnings)
-    except InvalidRequest as error:
-        raise InvalidRequest(f"{_NO_PARSER}{error}") from None
+    add_grammar(grammar, parser, builder.rules)
+    return grammar.text(), tuple(grammar.warnings)
 
 
 def _continued(opening: str, analysis: TemplateAnalysis, continuation: Continuation) -> str:
@@ -174,23 +176,29 @@ def _continued(opening: str, analysis: TemplateAnalysis, continuation: Continuat
     return opening + message.content if continuation.part == "content" else opening
 
 
-def _unparsed(
-    template: Template,
-    messages: Sequence[Message],
-    variables: Mapping[str, Any],
-    add_generation_prompt: bool,
-    continuation: Continuation | None,
-) -> ChatFormat:
-    """The form of an answer that is all content."""
-    prompt = template.render(messages, add_generation_prompt=add_generation_prompt, **variables)
-    opening = template.generation_prompt(messages, **variables)
-    generation_prompt = opening
-    if continuation is not None and continuation.message:
-        generation_prompt = opening + continuation.message.content
+def _special(prompt: str, asked: Asked, special: SpecialParser | None, continuation: Continuation | None) -> ChatFormat:
+    """The form of an answer that has a parser of its own; without one it is all content."""
+    if special is None:
+        special = SpecialParser(_all_content, asked.opening, None, (), thinking=("", ""), repeats_content=True)
+    generation_prompt = asked.opening
+    if continuation is not None:
+        generation_prompt = special.begun
+        if special.thought_end is not None:
+            generation_prompt += continuation.message.reasoning
+            generation_prompt += special.thought_end if continuation.part == "content" else ""
+        if continuation.part == "content" or special.repeats_content:
+            generation_prompt += continuation.message.content
         prompt += generation_prompt
     builder = Builder()
-    content = builder.tag(CONTENT, builder.rest())
-    return ChatFormat(prompt, generation_prompt, builder.joined(builder.literal(opening), content))
+    parser = special.parser(builder, replace(asked, generation_prompt=generation_prompt))
+    grammar, warnings = _grammar(parser, builder) if asked.schema is not None else ("", ())
+    return ChatFormat(
+        prompt, generation_prompt, parser, grammar, warnings, special.preserved, special.stops, *special.thinking
+    )
+
+
+def _all_content(builder: Builder, asked: Asked) -> Parser:
+    return builder.joined(builder.literal(asked.opening), builder.tag(CONTENT, builder.rest()))
 
 
 # The expressions are made in the order of the reference's compiled code: their numbers are in the grammar.
