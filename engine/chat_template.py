@@ -202,7 +202,7 @@ class ChatTemplate:
             system = messages.pop(0)
             if messages:
                 messages[0]["content"] = _as_text(system["content"]) + "\n" + _as_text(messages[0]["content"])
-        return messages
+        return [_in_parts(message) for message in messages] if kind and kind.reasoning_in_parts else messages
 
 
 def normalize_messages(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
@@ -316,6 +316,18 @@ def _trimmed(message: Message) -> Message:
     if isinstance(message["content"], list):
         trimmed["content"] = [{**part, "text": part["text"].strip(" \t\n\v\f\r")} for part in message["content"]]
     return trimmed
+
+
+def _in_parts(message: Message) -> Message:
+    """A system's or assistant's message with its reasoning as the first part of the content."""
+    if message["role"] not in ("system", "assistant"):
+        return message
+    shown = {key: value for key, value in message.items() if key != "reasoning_content"}
+    content = message["content"]
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    if "reasoning_content" in message:
+        parts.insert(0, {"type": "thinking", "thinking": message["reasoning_content"]})
+    return {**shown, "content": parts}
 
 
 def _spread(context: dict[str, Any]) -> None:

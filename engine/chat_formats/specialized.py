@@ -17,6 +17,7 @@ class SpecialKind:
         thinks: it knows reasoning.
         parser: how its answers look; None where that is not known here, and all of an answer is content.
         copies_thinking: its template wants reasoning under the name `thinking` too.
+        reasoning_in_parts: its template wants reasoning as a part of the content.
     """
 
     name: str
@@ -26,6 +27,7 @@ class SpecialKind:
     thinks: bool = True
     parser: SpecialParser | None = None
     copies_thinking: bool = False
+    reasoning_in_parts: bool = False
 
     def includes(self, source: str) -> bool:
         return (
@@ -37,7 +39,13 @@ class SpecialKind:
 
 # In the reference's order: the first that fits counts.
 _KINDS: Final = (
-    SpecialKind("Ministral", ("[SYSTEM_PROMPT]", "[TOOL_CALLS]", "[ARGS]"), ("[CALL_ID]",)),
+    SpecialKind(
+        "Ministral",
+        ("[SYSTEM_PROMPT]", "[TOOL_CALLS]", "[ARGS]"),
+        ("[CALL_ID]",),
+        parser=parsers.MINISTRAL,
+        reasoning_in_parts=True,
+    ),
     SpecialKind("gpt-oss", ("<|channel|>",)),
     SpecialKind("Muse Glimmer", ("<atem:function_calls>", "<|eom|>"), parser=parsers.MUSE),
     SpecialKind("Functionary v3.2", (">>>all", ">>>${recipient}"), thinks=False, parser=parsers.FUNCTIONARY),

@@ -188,6 +188,20 @@ def _muse(b: Builder, asked: Asked) -> Parser:
     return b.joined(b.many(b.joined(start, analysis)), start, final)
 
 
+def _ministral(b: Builder, asked: Asked) -> Parser:
+    opening = b.empty()
+    if asked.keep_reasoning:
+        reasoning = b.empty()
+    else:
+        thought = b.tag(REASONING, b.until("[/THINK]"))
+        reasoning = b.optional(b.joined(b.literal("[THINK]"), thought, b.literal("[/THINK]")))
+    if asked.schema is None:
+        return b.joined(opening, b.sequence(reasoning, b.space(), _rest(b)))
+    value = _value(b, "response-format", asked.schema)
+    fence, end = b.literal("```json"), b.literal("```")
+    return b.joined(opening, b.sequence(reasoning, b.space(), fence, b.space(), value, b.space(), end))
+
+
 _COHERE_TOKENS: Final = (
     *("<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|CHATBOT_TOKEN|>", "<|USER_TOKEN|>", "<|SYSTEM_TOKEN|>"),
     *("<|START_THINKING|>", "<|END_THINKING|>", "<|START_TEXT|>", "<|END_TEXT|>"),
@@ -200,6 +214,14 @@ _MUSE: Final = (
 )
 _NO_MARKERS: Final = ("", "")
 
+MINISTRAL: Final = SpecialParser(
+    _ministral,
+    "[THINK]",
+    "[/THINK]",
+    ("[THINK]", "[/THINK]", "[TOOL_CALLS]", "[ARGS]"),
+    thinking=("[THINK]", "[/THINK]"),
+    takes_schema=True,
+)
 QWEN3_CODER: Final = SpecialParser(
     _qwen3_coder, _IM_START, None, ("<tool_call>", "</tool_call>"), thinking=_NO_MARKERS, takes_schema=True
 )

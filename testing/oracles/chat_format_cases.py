@@ -67,6 +67,13 @@ ANSWERS: Final = (
     "<response>\nfoo\n</response>",
     "[THINK]a[/THINK]b",
     "thought[BEGIN FINAL RESPONSE]\nHi",
+    'y</think>```json\n{"a": 1}\n```<|role_end|>',
+    "[THINK]a[/THINK]```json\n{}```",
+    "all\nHello",
+    "thought<tool_call>x</think>",
+    "a<|close|>think<|sep|><|open|>response<|sep|>b<|close|>response<|sep|><|close|>message<|sep|><|end_of_msg|>",
+    "a<|END_THINKING|><|START_TEXT|>b<|END_TEXT|><|END_OF_TURN_TOKEN|>",
+    " to=self<|message|>a<|eom|><|start|>assistant to=user<|message|>b<|eo",
     "Grüße <think>é</think> 😀",
 )
 """Answers, some of them cut."""

@@ -54,6 +54,13 @@ _MISTRAL: Final = (
 )
 _WITH_ID: Final = "[CALL]{{ c.function.name }}[CALL_ID]{{ c.id }}[ARGUMENTS]{{ c.function.arguments | tojson }}[/CALL]"
 
+
+def _turns(turn: str, opening: str, known_by: str) -> str:
+    """A template of a kind that is known by a piece of its source, which stands in a comment here."""
+    loop = f"{{% for m in messages %}}{turn}{{% endfor %}}"
+    return f"{loop}{{% if add_generation_prompt %}}{opening}{{% endif %}}{{# {known_by} #}}"
+
+
 TEMPLATES: Final[dict[str, str]] = {
     "plain": _chatml(_CONTENT),
     "reasoning in tags, switched by an empty one": _chatml(_THOUGHT + _CONTENT, _NO_THOUGHT),
@@ -121,5 +128,51 @@ TEMPLATES: Final[dict[str, str]] = {
     ),
     "no marks": "{% for m in messages %}{{ m.role }}: {{ m.content }}\n\n{% endfor %}"
     "{% if add_generation_prompt %}assistant:{% endif %}",
+    "Ministral": _turns(
+        "[{{ m.role }}]{% for p in m.content if m.content is not string %}{{ p.text or p.thinking }}{% endfor %}"
+        "{{ m.content if m.content is string }}",
+        "",
+        "[SYSTEM_PROMPT] [TOOL_CALLS] [ARGS]",
+    ),
+    "Muse Glimmer": _turns(
+        "<|start|>{{ m.role }} to=user<|message|>{{ m.content }}<|eot|>",
+        "<|start|>assistant",
+        "<atem:function_calls> <|eom|>",
+    ),
+    "Functionary v3.2": _turns(
+        "<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content }}",
+        "<|start_header_id|>assistant<|end_header_id|>\n\n>>>",
+        ">>>all >>>${recipient}",
+    ),
+    "Kimi K2": _turns(
+        "<|im_{{ m.role }}|>{{ m.role }}<|im_middle|>{{ m.content }}<|im_end|>",
+        "<|im_assistant|>assistant<|im_middle|>",
+        "<|tool_calls_section_begin|> <|tool_call_begin|>",
+    ),
+    "Kimi K3": _turns(
+        '<|open|>message role="{{ m.role }}"<|sep|>{{ m.content }}<|close|>message<|sep|><|end_of_msg|>',
+        '<|open|>message role="assistant"<|sep|><|open|>{{ "think" if enable_thinking else "response" }}<|sep|>',
+        "",
+    ),
+    "Ling 3": _turns(
+        "<role>{{ m.role }}</role>{{ m.content }}<|role_end|>",
+        "<role>ASSISTANT</role>\n<think>{% if not enable_thinking %}</think>{% endif %}",
+        "<arg_key>",
+    ),
+    "Cohere2 MoE": _turns(
+        "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>{{ m.content }}<|END_OF_TURN_TOKEN|>",
+        "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|><|START_THINKING|>",
+        "<|START_TEXT|> <|START_ACTION|>",
+    ),
+    "LFM2": _chatml("{% if m.thinking %}<think>{{ m.thinking }}</think>{% endif %}{{ m.content }}").replace(
+        "{% for", "{# <|tool_list_start|> <|tool_list_end|> #}{% for", 1
+    ),
+    "LFM2.5": _chatml(_CONTENT, before="{# List of tools: [ #}"),
+    "GigaChat 3": _turns("{{ m.role }}<|role_sep|>\n{{ m.content }}<|message_sep|>\n\n", "assistant<|role_sep|>\n", ""),
+    "MiniCPM5": _chatml(_CONTENT, before='{# Tool usage guidelines: <function name=" <param name=" #}'),
+    "Qwen3-Coder": _chatml(_CONTENT, before="{# <tool_call> <function= <parameter= #}"),
+    "Qwen3-Coder that thinks": _chatml(
+        _THOUGHT + _CONTENT, "<think>\n", before="{# <tool_call> <function= <parameter= #}"
+    ),
     "no opening": "{% for m in messages %}[{{ m.role }}] {{ m.content }} {% endfor %}",
 }

@@ -27,7 +27,7 @@ SWITCHED = TEMPLATES["reasoning in tags, switched by an empty one"]
 
 
 def record() -> dict[str, Any]:
-    """The record; each grammar is kept once, and named by its place in the list `grammars`.
+    """The record; each grammar and each list of answers is kept once, and named by its place in a list of them.
 
     Raises:
         ServerError: no reference, or no compiler.
@@ -39,15 +39,16 @@ def record() -> dict[str, Any]:
             question(SWITCHED, REFUSED, ()),
         ]
     )
-    grammars: list[str] = []
+    lists: dict[str, list[Any]] = {"grammar": [], "answers": []}
 
     def kept(answers: dict[str, Any], requests: Sequence[Request]) -> list[dict[str, Any]]:
         shown = [shaped(answer, request) for answer, request in zip(answers["requests"], requests, strict=True)]
         for one in shown:
-            if "grammar" in one:
-                if one["grammar"] not in grammars:
-                    grammars.append(one["grammar"])
-                one["grammar"] = grammars.index(one["grammar"])
+            for name, values in lists.items():
+                if name in one:
+                    if one[name] not in values:
+                        values.append(one[name])
+                    one[name] = values.index(one[name])
         return shown
 
     *of_templates, of_forms, refused = found
@@ -60,7 +61,7 @@ def record() -> dict[str, Any]:
         "templates": templates,
         "forms": kept(of_forms, FORMS),
         "refused": kept(refused, REFUSED),
-        "grammars": grammars,
+        "lists": lists,
     }
 
 
