@@ -241,9 +241,8 @@ _REFUSED = """
 --chat-template-kwargs =JSON | LLAMA_ARG_CHAT_TEMPLATE_KWARGS | {} | as a flag not built
 --skip-chat-parsing | LLAMA_ARG_SKIP_CHAT_PARSING | 0 off false disabled | not built
 --no-prefill-assistant | LLAMA_ARG_PREFILL_ASSISTANT | 1 on true enabled | a last assistant message is continued
--rea --reasoning =on|off|auto | LLAMA_ARG_REASONING | off auto 0 -1 | thinking is not built
---reasoning-effort =LEVEL | LLAMA_ARG_REASONING_EFFORT | default | thinking is not built
---reasoning-budget =N | LLAMA_ARG_THINK_BUDGET | -1 0 | thinking is not built
+--reasoning-effort =LEVEL | LLAMA_ARG_REASONING_EFFORT | default | send reasoning_effort with the request
+--reasoning-budget =N | LLAMA_ARG_THINK_BUDGET | -1 | a limit of reasoning is not built
 --sse-ping-interval =SECONDS | LLAMA_ARG_SSE_PING_INTERVAL | 30 -1 | pings are not built
 --sleep-idle-seconds =SECONDS | | -1 | use --keep-alive
 --log-prompts-dir =DIR | | | prompts are not written to files

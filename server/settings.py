@@ -90,6 +90,14 @@ def _sorted_commas(value: object) -> object:
     return tuple(sorted(set(parts))) if isinstance(parts, tuple) else parts
 
 
+def _reasoning(value: object) -> object:
+    """llama-server's words for thinking."""
+    if value in ("auto", "-1"):
+        return "auto"
+    switched = _switch(value)
+    return ("on" if switched else "off") if isinstance(switched, bool) else value
+
+
 Switch = Annotated[bool, BeforeValidator(_switch)]
 NameSet = Annotated[tuple[str, ...], BeforeValidator(_sorted_commas)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_commas)]
@@ -166,6 +174,10 @@ class Settings(BaseModel):
     ] = Field(True, description="keep the prompt's computed prefix for the next request")
 
     # -- answers
+    reasoning: Annotated[
+        Annotated[Literal["auto", "on", "off"], BeforeValidator(_reasoning)],
+        _flag("-rea --reasoning", "LLAMA_ARG_REASONING", "on|off|auto", group=_ANSWERS),
+    ] = Field("auto", description="whether models that can think do so unless the request says (auto: they do)")
     reasoning_format: Annotated[
         Literal["none", "auto", "deepseek", "deepseek-legacy"],
         _flag("--reasoning-format", "LLAMA_ARG_THINK", "FORMAT", group=_ANSWERS),
@@ -386,6 +398,11 @@ class Settings(BaseModel):
             keys = tuple(line for line in lines if line and not line.startswith("#"))
             object.__setattr__(self, "api_keys", self.api_keys + keys)
         return self
+
+    @property
+    def template_variables(self) -> dict[str, Any]:
+        """What chat templates get unless the request says."""
+        return {} if self.reasoning == "auto" else {"enable_thinking": self.reasoning == "on"}
 
     @property
     def sampling(self) -> dict[str, Any]:

@@ -168,7 +168,8 @@ class _Jobs:
         template = openai.required_template(model.template)
 
         def tokens(messages: Sequence[dict[str, str]]) -> list[int]:
-            form = openai.chat_form(openai.parse_chat({"messages": list(messages)}), template)
+            chat = openai.parse_chat({"messages": list(messages)})
+            form = openai.chat_form(chat, template, variables=self.defaults.template_variables)
             return tokenize_prompt(model.tokenizer, form.prompt)
 
         prompt = tokens(self.asked.messages)

@@ -41,7 +41,7 @@ def settings_of(request: Request) -> Settings:
 def defaults_of(request: Request) -> Defaults:
     """What the command line says for requests that do not."""
     settings = settings_of(request)
-    return Defaults(settings.sampling, settings.n_predict, settings.cache_prompt)
+    return Defaults(settings.sampling, settings.n_predict, settings.cache_prompt, settings.template_variables)
 
 
 def shown_name(settings: Settings, entry: Entry) -> str:

@@ -44,7 +44,9 @@ async def completion(request: Request) -> Response:
         return [checked_job(tokens, fields, model, defaults) for tokens in prompts]
 
     def form_of(answer: Answer) -> llama.Format:
-        return llama.Format(shown_name(settings, answer.entry), fields, defaults.n_predict)
+        return llama.Format(
+            shown_name(settings, answer.entry), fields, defaults.n_predict, reasoning_format=settings.reasoning_format
+        )
 
     run = Run(residency, asked_model(residency, body.json), build, body, fields.ignored, fields.warnings)
     if fields.stream:
@@ -106,7 +108,9 @@ async def apply_template(request: Request) -> Response:
     chat = openai.parse_chat(body.json)
     resident = await residency_of(request).current_or_default()
     template = openai.required_template(resident.model.template)
-    form = await asyncio.to_thread(openai.chat_form, chat, template, settings_of(request).reasoning_format)
+    settings = settings_of(request)
+    how = (chat, template, settings.reasoning_format, settings.template_variables)
+    form = await asyncio.to_thread(openai.chat_form, *how)
     return json_response({"prompt": form.prompt})
 
 

@@ -43,7 +43,8 @@ async def chat_completions(request: Request) -> Response:
     warnings: list[str] = []
 
     def build(model: Model) -> list[Job]:
-        form = openai.chat_form(chat, openai.required_template(model.template), settings.reasoning_format)
+        template = openai.required_template(model.template)
+        form = openai.chat_form(chat, template, settings.reasoning_format, settings.template_variables)
         forms[:], warnings[:] = [form], form.warnings
         tokens = model.tokenizer.encode(form.prompt, add_special=True, parse_special=True)
         return [checked_job(tokens, formed(chat.fields, form), model, defaults)]

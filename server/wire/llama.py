@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from engine.generation import Final, GenerationRequest, Shown, Step, Timings
@@ -142,11 +142,13 @@ class Defaults:
         sampling: sampling fields, by llama-server's names.
         n_predict: the limit of an answer, -1 for none.
         cache_prompt: whether the slot's tokens are reused.
+        template_variables: for chat templates.
     """
 
     sampling: Mapping[str, Any]
     n_predict: int = -1
     cache_prompt: bool = True
+    template_variables: Mapping[str, Any] = field(default_factory=dict)
 
 
 def build_job(prompt: Sequence[int], fields_: CompletionFields, model: Model, defaults: Defaults) -> Job:
@@ -184,6 +186,7 @@ class Format:
         fields: the request.
         n_predict: the command line's limit, shown when the request has none.
         chat_format, generation_prompt: what llama-server shows of its chat parser.
+        reasoning_format: the command line's, shown when the request has none.
     """
 
     model: str
@@ -191,6 +194,7 @@ class Format:
     n_predict: int = -1
     chat_format: str = "Content-only"
     generation_prompt: str = ""
+    reasoning_format: str = "deepseek"
 
 
 def _sampling_settings(params: SamplingParams) -> dict[str, Any]:
@@ -220,8 +224,10 @@ def generation_settings(params: SamplingParams, form: Format, *, short: bool = F
     settings |= {"grammar": as_text(params.grammar.data), "grammar_lazy": params.grammar.lazy}
     settings["grammar_triggers"] = [_trigger(trigger) for trigger in params.grammar.triggers]
     settings["preserved_tokens"] = sorted(params.preserved_tokens)
-    settings |= {"chat_format": form.chat_format, "reasoning_format": fields_.reasoning_format}
-    settings["reasoning_in_content"] = fields_.stream and fields_.reasoning_format == "deepseek-legacy"
+    asked = "reasoning_format" in fields_.model_fields_set
+    reasoning_format = fields_.reasoning_format if asked else form.reasoning_format
+    settings |= {"chat_format": form.chat_format, "reasoning_format": reasoning_format}
+    settings["reasoning_in_content"] = fields_.stream and reasoning_format == "deepseek-legacy"
     settings["generation_prompt"] = form.generation_prompt or params.grammar.generation_prompt
     settings |= {"samplers": list(params.samplers), "speculative.types": "none"}
     settings["timings_per_token"] = fields_.timings_per_token

@@ -59,6 +59,7 @@ class ChatRequest:
         echo_prefill: whether a stream repeats that beginning (a whole answer always does).
         add_generation_prompt: whether the prompt ends in the assistant's opening.
         template_kwargs: more variables for the template.
+        no_effort: reasoning is off, unless a variable of the template says otherwise.
         reasoning_format: llama-server's name of what becomes of reasoning, None for the server's default.
         reasoning_budget: most tokens of reasoning, -1 for no limit.
         ignored: fields that were accepted and change nothing.
@@ -71,6 +72,7 @@ class ChatRequest:
     echo_prefill: bool
     add_generation_prompt: bool
     template_kwargs: Mapping[str, Any]
+    no_effort: bool
     reasoning_format: str | None
     reasoning_budget: int
     ignored: tuple[str, ...]
@@ -115,6 +117,7 @@ def parse_chat(body: Mapping[str, Any]) -> ChatRequest:
         echo_prefill=fields.echo or not asked,
         add_generation_prompt=add_generation_prompt,
         template_kwargs=kwargs,
+        no_effort=body.get("reasoning_effort") == "none",
         reasoning_format=reasoning_format,
         reasoning_budget=_reasoning_budget(body),
         ignored=(*fields.ignored, *_unused(body), *output.ignored),
@@ -166,20 +169,27 @@ def _unused(body: Mapping[str, Any]) -> list[str]:
     return [name for name, kind in types.items() if body.get(name) is not None and not isinstance(body[name], kind)]
 
 
-def chat_form(chat: ChatRequest, template: ChatTemplate, reasoning_format: str = "deepseek") -> ChatFormat:
+def chat_form(
+    chat: ChatRequest,
+    template: ChatTemplate,
+    reasoning_format: str = "deepseek",
+    variables: Mapping[str, Any] | None = None,
+) -> ChatFormat:
     """The prompt of a chat request and the form of its answer.
 
     Args:
         reasoning_format: the server's, for a request that names none.
+        variables: for the template, where the request has none of the name.
 
     Raises:
         InvalidRequest: the template refuses the conversation, or the wanted form cannot be.
         NotSupported: reasoning with a limit.
     """
+    off = {"enable_thinking": False} if chat.no_effort else {}
     form = chat_format(
         template,
         chat.messages,
-        variables=chat.template_kwargs,
+        variables={**off, **(variables or {}), **chat.template_kwargs},
         add_generation_prompt=chat.add_generation_prompt,
         continuation=chat.continuation,
         schema=chat.output.schema,
@@ -271,7 +281,6 @@ def _template_kwargs(body: Mapping[str, Any]) -> dict[str, Any]:
     effort = body.get("reasoning_effort")
     if effort == "none":
         kwargs.pop("reasoning_effort", None)
-        kwargs["enable_thinking"] = False
     elif isinstance(effort, str) and effort:
         kwargs["reasoning_effort"] = effort
     return kwargs

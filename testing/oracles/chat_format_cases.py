@@ -36,6 +36,7 @@ REQUESTS: Final[tuple[Request, ...]] = (
     _asked(response_format=_BY_SCHEMA, **_ON),
     _asked(response_format=_BY_SCHEMA, **_OFF),
     _asked(json_schema=_SCHEMA, reasoning_effort="none"),
+    _asked(**_ON, reasoning_effort="none"),
     _begun("So far"),
     _begun("", reasoning_content="Hmm"),
     _begun("So", reasoning_content="Hmm"),

@@ -43,7 +43,13 @@ def test_every_variable_of_every_setting_is_read(monkeypatch: pytest.MonkeyPatch
     keys = tmp_path / "keys"
     keys.write_text("k\n")
     values = {"keep_alive": "7m", "host": "::1", "port": "81", "cache_type_k": "f16", "cache_type_v": "f16"}
-    values |= {"api_key_file": str(keys), "slots": "0", "cache_prompt": "0", "reasoning_format": "none"}
+    values |= {
+        "api_key_file": str(keys),
+        "slots": "0",
+        "cache_prompt": "0",
+        "reasoning_format": "none",
+        "reasoning": "off",
+    }
     defaults = load_settings()
     for name, flag in FLAGS.items():
         for variable in flag.env:

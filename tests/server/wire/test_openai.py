@@ -155,8 +155,19 @@ def test_template_variables_reach_the_template() -> None:
 
 
 def test_no_reasoning_effort_switches_thinking_off() -> None:
+    template = ChatTemplate("{{ enable_thinking }} {{ reasoning_effort }}")
     request = chat(USER, chat_template_kwargs={"reasoning_effort": "low"}, reasoning_effort="none")
-    assert request.template_kwargs == {"enable_thinking": False}
+    assert prompt_of(request, template) == "False "
+
+
+def test_a_variable_of_the_request_beats_the_servers_and_both_beat_no_effort() -> None:
+    template = ChatTemplate("{{ enable_thinking }}")
+    on = {"chat_template_kwargs": {"enable_thinking": True}}
+    assert prompt_of(chat(USER, **on, reasoning_effort="none"), template) == "True"
+    for request, prompt in ((chat(USER), "False"), (chat(USER, **on), "True")):
+        assert openai.chat_form(request, template, "none", {"enable_thinking": False}).prompt == prompt
+    form = openai.chat_form(chat(USER, reasoning_effort="none"), template, "none", {"enable_thinking": True})
+    assert form.prompt == "True"
 
 
 def test_openais_fields_without_effect_are_named() -> None:
