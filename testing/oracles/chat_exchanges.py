@@ -1,7 +1,8 @@
 """Chat requests whose answers have a wanted form, or reasoning, as real exchanges with a server.
 
-`EXCHANGES` are asked of the model as it is, `THINKING` of the same model with a template that opens reasoning. Both run
-in order against one server each, as those of `http_shapes`.
+`EXCHANGES` are asked of the model as it is, `THINKING` of the same model with a template that opens reasoning,
+`WRAPPED` with one that wraps answers in tags, which this model never writes. They run in order against one server
+each, as those of `http_shapes`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,18 @@ from typing import Any, Final
 from engine.gguf import GGUFFile
 from testing.oracles.http_shapes import Exchange
 
-_TEMPLATE: Final = (
+THINKING_TEMPLATE: Final = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n"
     "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}"
     "{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking %}<think>\n{% endif %}{% endif %}"
+)
+
+WRAPPED_TEMPLATE: Final = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}"
+    "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}"
+    "{% if m.content %}<response>{{ m.content }}</response>{% endif %}{% else %}{{ m.content }}{% endif %}"
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
 _ASKED: Final = [{"role": "user", "content": "Name one city and its country as JSON."}]
@@ -120,15 +128,22 @@ THINKING: Final = (
 )
 
 
-def write_thinking_model(model: Path, target: Path) -> Path:
-    """A copy of the model whose template opens reasoning: the same bytes but for the template's.
+WRAPPED: Final = (
+    *_both("an answer without its tags", max_tokens=3),
+    *_both("an answer without its tags, reasoning left in", max_tokens=3, reasoning_format="none"),
+    *_both("JSON is not wrapped", **_by(_CITY)),
+)
+
+
+def write_model(model: Path, template: str, target: Path) -> Path:
+    """A copy of the model with another template: the same bytes but for the template's.
 
     Returns:
         `target`.
     """
     with GGUFFile.open(model) as file:
         old = file.metadata["tokenizer.chat_template"].encode()
-    new = _TEMPLATE.encode()
+    new = template.encode()
     new += b"{#" + b" " * (len(old) - len(new) - 4) + b"#}"
     data = model.read_bytes()
     assert data.count(old) == 1

@@ -10,7 +10,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from testing.oracles.chat_exchanges import EXCHANGES, THINKING, write_thinking_model
+from testing.oracles.chat_exchanges import (
+    EXCHANGES,
+    THINKING,
+    THINKING_TEMPLATE,
+    WRAPPED,
+    WRAPPED_TEMPLATE,
+    write_model,
+)
 from testing.oracles.record import RECORDS
 from testing.oracles.record_http import record
 from testing.server_process import ServerError
@@ -26,16 +33,20 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         recorded = record(options.model, EXCHANGES)
         with tempfile.TemporaryDirectory() as folder:
-            thinking = record(write_thinking_model(options.model, Path(folder) / "model.gguf"), THINKING)
+            target = Path(folder) / "model.gguf"
+            thinking = record(write_model(options.model, THINKING_TEMPLATE, target), THINKING)
+            wrapped = record(write_model(options.model, WRAPPED_TEMPLATE, target), WRAPPED)
     except ServerError as error:
         print(f"record_chat_answers: {error}", file=sys.stderr)
         return 2
     parts = [f'"header": {json.dumps(recorded["header"])}']
-    for name, answers in (("answers", recorded["answers"]), ("thinking", thinking["answers"])):
-        lines = [f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}" for key, value in answers.items()]
+    for name, part in (("answers", recorded), ("thinking", thinking), ("wrapped", wrapped)):
+        lines = [
+            f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}" for key, value in part["answers"].items()
+        ]
         parts.append(f'"{name}": {{\n' + ",\n".join(lines) + "\n}")
     RECORD.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
-    print(f"{RECORD}: {RECORD.stat().st_size} bytes, {len(EXCHANGES) + len(THINKING)} answers")
+    print(f"{RECORD}: {RECORD.stat().st_size} bytes, {len(EXCHANGES) + len(THINKING) + len(WRAPPED)} answers")
     return 0
 
 

@@ -10,7 +10,14 @@ from typing import Any
 import httpx
 import pytest
 
-from testing.oracles.chat_exchanges import EXCHANGES, THINKING, write_thinking_model
+from testing.oracles.chat_exchanges import (
+    EXCHANGES,
+    THINKING,
+    THINKING_TEMPLATE,
+    WRAPPED,
+    WRAPPED_TEMPLATE,
+    write_model,
+)
 from testing.oracles.http_shapes import Exchange, reduce
 from testing.oracles.record_chat_answers import RECORD
 from testing.server_process import BankmlServer
@@ -30,7 +37,15 @@ def client(model_path: Path) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="module")
 def thinking_client(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A client of a server whose model's template opens reasoning."""
-    model = write_thinking_model(model_path, tmp_path_factory.mktemp("thinking") / "model.gguf")
+    model = write_model(model_path, THINKING_TEMPLATE, tmp_path_factory.mktemp("thinking") / "model.gguf")
+    with BankmlServer(model, threads=2) as server:
+        yield server.client
+
+
+@pytest.fixture(scope="module")
+def wrapping_client(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of a server whose model's template wraps answers in tags."""
+    model = write_model(model_path, WRAPPED_TEMPLATE, tmp_path_factory.mktemp("wrapped") / "model.gguf")
     with BankmlServer(model, threads=2) as server:
         yield server.client
 
@@ -71,6 +86,13 @@ def test_reasoning_is_cut_out_as_the_reference_cuts_it(thinking_client: httpx.Cl
     assert as_text(found(exchange.send(thinking_client), wanted)) == as_text(wanted)
 
 
+@pytest.mark.parametrize("exchange", WRAPPED, ids=[exchange.name for exchange in WRAPPED])
+def test_an_answer_of_another_form_is_the_references_error(wrapping_client: httpx.Client, exchange: Exchange) -> None:
+    wanted = RECORDED["wrapped"][exchange.name]  # a model's fault is a 500 here too
+    assert as_text(reduce(exchange.send(wrapping_client))) == as_text(wanted)
+
+
 def test_every_exchange_is_recorded() -> None:
+    assert list(RECORDED["wrapped"]) == [exchange.name for exchange in WRAPPED]
     assert list(RECORDED["answers"]) == [exchange.name for exchange in EXCHANGES]
     assert list(RECORDED["thinking"]) == [exchange.name for exchange in THINKING]
