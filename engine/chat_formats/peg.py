@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from engine.chat_formats.peg_json import scan_json, scan_literal
+from engine.chat_formats.peg_json import JsonScan, scan_literal
 from engine.chat_formats.peg_results import FAIL, MATCH, PARTIAL, Capture, Outcome, Result
 
 SPACE: Final = " \t\n\v\f\r"
@@ -444,7 +444,7 @@ class Builder:
 
     def json(self) -> Parser:
         """A JSON value."""
-        return self.rule_of("json-value", self._json_value, scan_json)
+        return self.rule_of("json-value", self._json_value, JsonScan())
 
     def _json_value(self) -> Parser:
         return self.choice(

@@ -20,69 +20,83 @@ _GOES_ON: Final = frozenset("0123456789.eE+-")
 _WORDS: Final = {"t": "true", "f": "false", "n": "null"}
 
 
-def scan_json(text: str, start: int, lenient: bool) -> Outcome:
-    """Match one JSON value at `start`.
-
-    Args:
-        text: the whole input.
-        start: where the value begins.
-        lenient: the input may go on: a value cut off is a partial match, and so is a number at the very end.
-
-    Returns:
-        The kind, and where the match ends: of a partial one before an escape that is cut, else at the input's end; of a
-        failure `start`.
-    """
-    open_brackets: list[str] = []
-    at = start
-    while True:
-        kind, at = _scan_until_value_ends(text, at, open_brackets, lenient)
-        if kind != MATCH:
-            break
-        kind, at, more = _scan_after_value(text, at, open_brackets)
-        if kind != MATCH or not more:
-            break
-    if kind == PARTIAL and not lenient:
-        kind = FAIL
-    return kind, start if kind == FAIL else at
+Brackets = tuple[str, "Brackets"] | None
+"""The closing brackets still to come, the next one first."""
 
 
-def _scan_until_value_ends(text: str, at: int, open_brackets: list[str], lenient: bool) -> Outcome:
+class JsonScan:
+    """Matches one JSON value at a place of a text; of a text that grows from call to call only what is new is read."""
+
+    def __init__(self) -> None:
+        self._start = -1
+        self._read = ""
+        self._open: Brackets = None
+
+    def __call__(self, text: str, start: int, lenient: bool) -> Outcome:
+        """Match at `start`.
+
+        Args:
+            text: the whole input.
+            start: where the value begins.
+            lenient: the input may go on: a value cut off is a partial match, and so is a number at the very end.
+
+        Returns:
+            The kind, and where the match ends: of a partial one before an escape that is cut, else at the input's end;
+            of a failure `start`.
+        """
+        at, still_open = start, None
+        if start == self._start and text.startswith(self._read):
+            at, still_open = len(self._read), self._open
+        more = True
+        while more:
+            value_at, before = at, still_open
+            kind, at, still_open = _scan_until_value_ends(text, at, still_open, lenient)
+            if kind != MATCH:
+                break
+            kind, at, still_open, more = _scan_after_value(text, at, still_open)
+        self._start, self._read, self._open = start, text[:value_at], before
+        if kind == PARTIAL and not lenient:
+            kind = FAIL
+        return kind, start if kind == FAIL else at
+
+
+def _scan_until_value_ends(text: str, at: int, still_open: Brackets, lenient: bool) -> tuple[int, int, Brackets]:
     """Open brackets (and keys) until a value is whole: a plain one, or an empty array or object."""
     while True:
         first = text[at : at + 1]
         if first not in ("{", "["):
-            return _scan_plain(text, at, first, lenient)
+            return *_scan_plain(text, at, first, lenient), still_open
         close = "}" if first == "{" else "]"
         at = _skip_space(text, at + 1)
         if text[at : at + 1] == close:
-            return MATCH, at + 1
-        open_brackets.append(close)
+            return MATCH, at + 1, still_open
+        still_open = (close, still_open)
         if close == "}":
             kind, at = _scan_key(text, at)
             if kind != MATCH:
-                return kind, at
+                return kind, at, still_open
         elif at == len(text):
-            return PARTIAL, at
+            return PARTIAL, at, still_open
 
 
-def _scan_after_value(text: str, at: int, open_brackets: list[str]) -> tuple[int, int, bool]:
+def _scan_after_value(text: str, at: int, still_open: Brackets) -> tuple[int, int, Brackets, bool]:
     """Close brackets after a value; True when another value must follow."""
-    while open_brackets:
+    while still_open is not None:
         at = _skip_space(text, at)
         if at == len(text):
-            return PARTIAL, at, False
-        if text[at] == open_brackets[-1]:
-            open_brackets.pop()
+            return PARTIAL, at, still_open, False
+        if text[at] == still_open[0]:
+            still_open = still_open[1]
             at += 1
             continue
         if text[at] != ",":
-            return FAIL, at, False
+            return FAIL, at, still_open, False
         at = _skip_space(text, at + 1)
-        if open_brackets[-1] == "}":
+        if still_open[0] == "}":
             kind, at = _scan_key(text, at)
-            return kind, at, kind == MATCH
-        return (PARTIAL, at, False) if at == len(text) else (MATCH, at, True)
-    return MATCH, at, False
+            return kind, at, still_open, kind == MATCH
+        return (PARTIAL, at, still_open, False) if at == len(text) else (MATCH, at, still_open, True)
+    return MATCH, at, still_open, False
 
 
 def _scan_key(text: str, at: int) -> Outcome:

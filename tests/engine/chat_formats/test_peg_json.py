@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.chat_formats.peg import Builder, Reference
-from engine.chat_formats.peg_json import scan_json
+from engine.chat_formats.peg_json import JsonScan
 from engine.chat_formats.peg_results import MATCH, PARTIAL
 
 
@@ -34,19 +34,28 @@ VALUES: Any = st.recursive(
 
 @given(st.lists(st.sampled_from([*PIECES, " ", "\n", "x", "é"])).map("".join), st.booleans())
 def test_any_text_is_scanned_as_the_rules_match_it(text: str, lenient: bool) -> None:
-    assert scan_json(text, 0, lenient) == by_rules(text, lenient=lenient)
+    assert JsonScan()(text, 0, lenient) == by_rules(text, lenient=lenient)
 
 
 @given(VALUES, st.booleans(), st.data())
 def test_a_value_matches_whole_and_is_partial_wherever_it_is_cut(value: Any, spaced: bool, data: st.DataObject) -> None:
     text = json.dumps(value, ensure_ascii=spaced, indent=1 if spaced else None)
-    assert scan_json(text, 0, False) == (MATCH, len(text))
+    assert JsonScan()(text, 0, False) == (MATCH, len(text))
     cut = text[: data.draw(st.integers(0, len(text)))]
-    assert scan_json(cut, 0, True) == by_rules(cut, lenient=True)
-    assert scan_json(cut, 0, True)[0] in (MATCH, PARTIAL)
+    assert JsonScan()(cut, 0, True) == by_rules(cut, lenient=True)
+    assert JsonScan()(cut, 0, True)[0] in (MATCH, PARTIAL)
+
+
+@given(st.lists(st.lists(st.sampled_from([*PIECES, " ", '{"a": [1, ']), max_size=4).map("".join)), st.booleans())
+def test_a_text_that_grows_is_scanned_as_if_it_were_new(pieces: list[str], lenient: bool) -> None:
+    scan, text = JsonScan(), "{"
+    for piece in pieces:
+        text += piece
+        assert scan(text, 0, lenient) == JsonScan()(text, 0, lenient)
+    assert scan("[1]", 0, lenient) == (MATCH, 3)
 
 
 @pytest.mark.parametrize("opening", ["[", '{"a":', '[{"a":['])
 def test_a_value_nested_as_deep_as_a_model_likes_is_scanned(opening: str) -> None:
     text = opening * 100_000
-    assert scan_json(text, 0, True) == (PARTIAL, len(text))
+    assert JsonScan()(text, 0, True) == (PARTIAL, len(text))
