@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from math import prod
@@ -16,6 +16,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from engine import generation
+from engine.chat_formats.formats import ChatFormat
+from engine.chat_formats.messages import ChatMessage
+from engine.chat_formats.reader import AnswerReader
 from engine.errors import ContextOverflow, EngineError
 from engine.generation import Step, Timings
 from engine.gguf import GGUFFile
@@ -29,6 +32,7 @@ from server.receipts import VERSION, Receipt
 from server.routes.common import checked_job, defaults_of, json_response, residency_of
 from server.streams import NDJSON, EventStream, ndjson, until_disconnect
 from server.wire import ollama, openai
+from server.wire.chat_output import formed
 from server.wire.fields import parse_fields
 from server.wire.golang import InvalidBody
 from server.wire.llama import Defaults, tokenize_prompt
@@ -129,12 +133,21 @@ async def chat(request: Request) -> Response:
 
 
 class _Jobs:
-    """Builds a request's one job, and remembers how many messages did not fit and how to show probabilities."""
+    """Builds a request's one job, and remembers what its answer needs.
+
+    Attributes:
+        dropped: how many messages did not fit.
+        form: how the answer looks; None where no template made the prompt.
+        warnings: what of the schema the answer need not follow.
+        logprobs: how to show probabilities; None where nobody asks.
+    """
 
     def __init__(self, asked: ollama.Request, defaults: Defaults) -> None:
         self.asked = asked
         self.defaults = defaults
         self.dropped = 0
+        self.form: ChatFormat | None = None
+        self.warnings: tuple[str, ...] = ()
         self.logprobs: Logprobs | None = None
 
     def __call__(self, model: Model) -> list[Job]:
@@ -148,36 +161,42 @@ class _Jobs:
         n_ctx = model.n_ctx if options.num_ctx is None else max(options.num_ctx, MIN_CTX)
         if n_ctx > model.n_ctx:
             raise BadRequest(f"num_ctx {n_ctx} is more than the context of {model.n_ctx} tokens that is served")
-        if asked.prompt is not None:
-            prompt = tokenize_prompt(model.tokenizer, asked.prompt)
+        if asked.prompt is None:
+            prompt, self.form = self._conversation(model, min(n_ctx, model.n_ctx - 1))
         else:
-            prompt = self._conversation(model, min(n_ctx, model.n_ctx - 1))
+            prompt = tokenize_prompt(model.tokenizer, asked.prompt)
         if len(prompt) > n_ctx:
             raise ContextOverflow(len(prompt), n_ctx)
-        sampling = dict(options.sampling)
+        sampling: dict[str, Any] = dict(options.sampling)
         if asked.top_logprobs is not None:
             self.logprobs = Logprobs(asked.top_logprobs, model.tokenizer.piece)
             sampling["n_probs"] = max(1, asked.top_logprobs)
         if sampling.get("repeat_last_n") == -1:
             sampling["repeat_last_n"] = n_ctx
+        if self.form is None and asked.schema is not None:
+            sampling["json_schema"] = asked.schema
         fields = parse_fields({**sampling, "n_predict": options.num_predict, "stop": list(options.stop)})
+        self.warnings = fields.warnings if self.form is None else self.form.warnings
+        if self.form is not None:
+            fields = formed(fields, self.form)
         return [checked_job(prompt, fields, model, self.defaults)]
 
-    def _conversation(self, model: Model, limit: int) -> list[int]:
-        """The tokens of the conversation, its oldest messages left out where it would have more than `limit`."""
+    def _conversation(self, model: Model, limit: int) -> tuple[list[int], ChatFormat]:
+        """The tokens of the conversation, its oldest messages left out where it would have more than `limit`, and how
+        its answer looks."""
         template = openai.required_template(model.template)
 
-        def tokens(messages: Sequence[dict[str, str]]) -> list[int]:
-            chat = openai.parse_chat({"messages": list(messages)})
+        def formatted(messages: Sequence[dict[str, str]]) -> tuple[list[int], ChatFormat]:
+            chat = openai.parse_chat({"messages": list(messages), "json_schema": self.asked.schema})
             form = openai.chat_form(chat, template, variables=self.defaults.template_variables)
-            return tokenize_prompt(model.tokenizer, form.prompt)
+            return tokenize_prompt(model.tokenizer, form.prompt), form
 
-        prompt = tokens(self.asked.messages)
+        found = formatted(self.asked.messages)
         self.dropped = 0
-        if len(prompt) > limit and self.asked.truncate:
-            left, self.dropped = ollama.fit_messages(self.asked.messages, limit, lambda part: len(tokens(part)))
-            prompt = tokens(left)
-        return prompt
+        if len(found[0]) > limit and self.asked.truncate:
+            left, self.dropped = ollama.fit_messages(self.asked.messages, limit, lambda part: len(formatted(part)[0]))
+            found = formatted(left)
+        return found
 
 
 class _Talk:
@@ -218,28 +237,27 @@ class _Talk:
                 shown += [token for _, each in batch for token in self._shown(each)]
                 step = batch[-1][1]
         assert step.final is not None, "the engine gave no last step"
-        receipt.text(step.final.text)
+        said = self._said(step.final.text)
+        receipt.text(said.reasoning + said.content)
         measured = self._measured(step.final, step.timings, receipt)
-        return ollama.final(asked.api, asked.model, step.final.text, measured, shown)
+        return ollama.final(asked.api, asked.model, said, measured, shown)
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
         """The answer as NDJSON, everything that is ready at a time. What fails after the first line is the last one."""
         asked, began = self.asked, False
         try:
             async with self._open() as (answer, receipt):
+                reader = self._reader()
                 async for batch in answer.batches():
                     receipt.token()
-                    pieces = [(each.text, self._shown(each)) for _, each in batch]
+                    pieces = [piece for _, each in batch for piece in self._pieces(each, reader)]
                     step = batch[-1][1]
-                    if step.final is not None and step.final.held:  # no stop string came of it: part of the answer
-                        text, shown = pieces.pop()
-                        pieces.append((text + step.final.held, shown))
-                    for text, _ in pieces:
-                        receipt.text(text)
+                    for said, _ in pieces:
+                        receipt.text(said.reasoning + said.content)
                     events = [ollama.part(asked.api, asked.model, *piece) for piece in pieces if any(piece)]
                     if step.final is not None:
                         measured = self._measured(step.final, step.timings, receipt)
-                        events.append(ollama.final(asked.api, asked.model, "", measured))
+                        events.append(ollama.final(asked.api, asked.model, ChatMessage(), measured))
                     began = True
                     yield b"".join(map(ndjson, events))
         except Exception as error:
@@ -247,6 +265,30 @@ class _Talk:
                 raise
             log_failure("a stream", error)
             yield ndjson(ollama.error(as_api_error(error).message))
+
+    def _reader(self) -> AnswerReader | None:
+        """Cuts the answer; what a final assistant message began is not said again."""
+        return None if self._jobs.form is None else AnswerReader(self._jobs.form, begun=True)
+
+    def _said(self, text: str) -> ChatMessage:
+        """A whole answer, cut."""
+        reader = self._reader()
+        added = [] if reader is None else reader.end(text)
+        said = ChatMessage("".join(delta.content for delta in added), "".join(delta.reasoning for delta in added))
+        return said or ChatMessage(text)
+
+    def _pieces(self, step: Step, reader: AnswerReader | None) -> Iterator[tuple[ChatMessage, list[dict[str, Any]]]]:
+        """What a step adds to a stream, with its `logprobs`: reasoning and content are pieces of their own."""
+        shown = self._shown(step)
+        text = step.text + ("" if step.final is None else step.final.held)  # no stop string came of what was held
+        if reader is None:
+            yield ChatMessage(text), shown
+            return
+        added = reader.add(text) if step.final is None else [*reader.add(text), *reader.end()]
+        said = [ChatMessage(delta.content, delta.reasoning) for delta in added] or [ChatMessage()]
+        for message in said[:-1]:
+            yield message, []
+        yield said[-1], shown
 
     def _shown(self, step: Step) -> list[dict[str, Any]]:
         """What a step adds to `logprobs`."""
@@ -258,7 +300,10 @@ class _Talk:
         asked, options = self.asked, self._residency.options
         async with open_answer(self._residency, asked.model, self._jobs, keep_alive=self._keep_alive) as answer:
             self._loaded_ns = time.perf_counter_ns()
-            yield answer, Receipt(answer.entry, self._body, options, self._started_ns, asked.ignored)
+            yield (
+                answer,
+                Receipt(answer.entry, self._body, options, self._started_ns, asked.ignored, self._jobs.warnings),
+            )
 
     def _measured(self, final: generation.Final, timings: Timings, receipt: Receipt) -> ollama.Measured:
         return ollama.Measured(

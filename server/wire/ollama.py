@@ -14,6 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+import orjson
+
+from engine.chat_formats.messages import ChatMessage
 from server.wire.golang import InvalidBody, format_time, kind, loads, mismatch, quote
 from server.wire.ollama_options import Options, parse_keep_alive, parse_options
 
@@ -92,6 +95,7 @@ class Request:
         options: see `Options`.
         truncate: drop the oldest messages of a conversation that does not fit, instead of refusing it.
         top_logprobs: how many of the most likely tokens to show beside each token; None to show no probabilities.
+        schema: a JSON schema that the answer follows (`format`); None for any text.
         ignored: names of fields and options that change nothing here.
     """
 
@@ -104,6 +108,7 @@ class Request:
     options: Options = field(default_factory=Options)
     truncate: bool = True
     top_logprobs: int | None = None
+    schema: Mapping[str, Any] | None = None
     ignored: tuple[str, ...] = ()
 
     @property
@@ -287,10 +292,21 @@ def _refuse_unbuilt(model: str, given: Mapping[str, Any]) -> None:
         raise InvalidBody(f"{quote(model)} does not support thinking")
     if given.get("images"):
         raise InvalidBody(f"{quote(model)} does not support images")
-    if given.get("format"):
-        raise InvalidBody("format is not supported: structured output is not built yet")
     if given.get("_debug_render_only"):
         raise InvalidBody("_debug_render_only is not supported: POST /apply-template shows the rendered prompt")
+
+
+def _schema(value: Any) -> Mapping[str, Any] | None:
+    """The schema that `format` means; "json" is any object, as llama-server's `json_object` is."""
+    if value in (None, ""):
+        return None
+    if value == "json":
+        return {"type": "object"}
+    if not isinstance(value, dict):
+        raise InvalidBody(
+            f'invalid format: {quote(orjson.dumps(value).decode())}; expected "json" or a valid JSON Schema object'
+        )
+    return value or {"type": "object"}
 
 
 def _message(model: str, message: Mapping[str, Any], ignored: list[str]) -> dict[str, str]:
@@ -327,6 +343,7 @@ def _request(
         options=options,
         truncate=given.get("truncate", True),
         top_logprobs=top_logprobs,
+        schema=_schema(given.get("format")),
         ignored=(*ignored, *unused, *(f"options.{name}" for name in options.ignored)),
     )
 
@@ -366,18 +383,18 @@ Tokens = Sequence[Mapping[str, Any]]
 """Tokens with their probabilities, from `ollama_logprobs`."""
 
 
-def part(api: Api, model: str, text: str, logprobs: Tokens = ()) -> dict[str, Any]:
-    """One streamed piece of text."""
-    return _answer(api, model, text, done=False) | _shown(logprobs)
+def part(api: Api, model: str, said: ChatMessage, logprobs: Tokens = ()) -> dict[str, Any]:
+    """One streamed piece of the answer."""
+    return _answer(api, model, said, done=False) | _shown(logprobs)
 
 
-def final(api: Api, model: str, text: str, measured: Measured, logprobs: Tokens = ()) -> dict[str, Any]:
+def final(api: Api, model: str, said: ChatMessage, measured: Measured, logprobs: Tokens = ()) -> dict[str, Any]:
     """The last object of an answer, or the only one.
 
     Args:
-        text, logprobs: what was not streamed yet: the whole answer, or nothing.
+        said, logprobs: what was not streamed yet: the whole answer, or nothing.
     """
-    answer = _answer(api, model, text, done=True) | _shown(logprobs)
+    answer = _answer(api, model, said, done=True) | _shown(logprobs)
     answer |= {
         "done_reason": measured.done_reason,
         "total_duration": measured.total_ns,
@@ -397,7 +414,7 @@ def final(api: Api, model: str, text: str, measured: Measured, logprobs: Tokens 
 
 def nothing_done(api: Api, model: str, done_reason: Literal["load", "unload"]) -> dict[str, Any]:
     """The answer to a request without a prompt."""
-    return _answer(api, model, "", done=True) | {"done_reason": done_reason}
+    return _answer(api, model, ChatMessage(), done=True) | {"done_reason": done_reason}
 
 
 def error(message: str) -> dict[str, str]:
@@ -409,11 +426,9 @@ def _shown(logprobs: Tokens) -> dict[str, Any]:
     return {"logprobs": list(logprobs)} if logprobs else {}
 
 
-def _answer(api: Api, model: str, text: str, *, done: bool) -> dict[str, Any]:
-    said: Any = text if api == "generate" else {"role": "assistant", "content": text}
-    return {
-        "model": model,
-        "created_at": format_time(),
-        "response" if api == "generate" else "message": said,
-        "done": done,
-    }
+def _answer(api: Api, model: str, said: ChatMessage, *, done: bool) -> dict[str, Any]:
+    thinking = {"thinking": said.reasoning} if said.reasoning else {}
+    message: dict[str, Any] = {"response": said.content, **thinking}
+    if api == "chat":
+        message = {"message": {"role": "assistant", "content": said.content, **thinking}}
+    return {"model": model, "created_at": format_time(), **message, "done": done}

@@ -83,6 +83,34 @@ def test_the_client_generates(client: ollama.Client) -> None:
     assert "".join(part.response or "" for part in parts) == answer.response
 
 
+def test_an_answer_follows_its_format(client: ollama.Client) -> None:
+    schema = {"type": "object", "properties": {"age": {"type": "integer", "maximum": 99}}, "required": ["age"]}
+    options = {"seed": 3, "num_predict": 60}
+    whole = client.chat(MODEL, messages=ASK, format=schema, options=options)
+    assert json.loads(whole.message.content or "")["age"] <= 99
+    parts = list(client.chat(MODEL, messages=ASK, format=schema, options=options, stream=True))
+    assert "".join(part.message.content or "" for part in parts) == whole.message.content
+    assert client.generate(MODEL, prompt="Say hello.", format=schema, options=options).response == whole.message.content
+    raw = client.generate(MODEL, prompt="Age: ", raw=True, format={"type": "integer"}, options=options)
+    assert isinstance(json.loads(raw.response), int)
+    assert client.generate(MODEL, prompt="Age", format="json", options=GREEDY).response.startswith("{")
+
+
+def test_format_gives_what_llama_server_s_field_gives(client: ollama.Client, http: httpx.Client) -> None:
+    schema = {"type": "array", "items": {"enum": ["red", "blue"]}, "minItems": 2, "maxItems": 4}
+    body = {"messages": ASK, "json_schema": schema, "seed": 5, "max_tokens": 40}
+    there = http.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
+    here = client.chat(MODEL, messages=ASK, format=schema, options={"seed": 5, "num_predict": 40})
+    assert here.message.content == there
+
+
+def test_a_format_that_cannot_be_is_refused(http: httpx.Client) -> None:
+    for path, given in (("/api/chat", {"messages": ASK}), ("/api/generate", {"prompt": "x", "raw": True})):
+        response = http.post(path, json={"model": MODEL, "format": {"type": "wat"}, **given})
+        assert response.status_code == 400
+        assert "unrecognized type wat" in response.json()["error"]
+
+
 def test_generate_says_what_chat_says(client: ollama.Client) -> None:
     chatted = client.chat(MODEL, messages=[{"role": "system", "content": "You are terse."}, *ASK], options=GREEDY)
     generated = client.generate(MODEL, prompt="Say hello.", system="You are terse.", options=GREEDY)

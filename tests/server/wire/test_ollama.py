@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from engine.chat_formats.messages import ChatMessage
 from server.wire.golang import InvalidBody
 from server.wire.ollama import (
     CHAT_FIELDS,
@@ -110,8 +111,8 @@ def test_empty_values_of_what_is_not_built_are_no_request_for_it() -> None:
         ({"images": ["aGk="]}, '"smollm2" does not support images'),
         ({"think": True}, '"smollm2" does not support thinking'),
         ({"think": "low"}, '"smollm2" does not support thinking'),
-        ({"format": "json"}, "format is not supported"),
-        ({"format": {"type": "object"}}, "format is not supported"),
+        ({"format": "xml"}, 'invalid format: "\\"xml\\""; expected "json" or a valid JSON Schema object'),
+        ({"format": ["json"]}, 'invalid format: "[\\"json\\"]"; expected "json" or a valid JSON Schema object'),
         ({"_debug_render_only": True}, "_debug_render_only is not supported"),
     ],
 )
@@ -129,7 +130,7 @@ def test_what_is_not_built_is_refused_with_its_reason(fields: dict[str, Any], te
             '"smollm2" does not support tools',
         ),
         ({"think": "high"}, '"smollm2" does not support thinking'),
-        ({"format": "json"}, "format is not supported"),
+        ({"format": 1}, 'invalid format: "1"; expected "json" or a valid JSON Schema object'),
     ],
 )
 def test_what_a_chat_cannot_have_yet_is_refused_with_its_reason(fields: dict[str, Any], text: str) -> None:
@@ -412,8 +413,8 @@ MEASURED = Measured(
 
 @pytest.mark.parametrize(("api", "key"), [("generate", "response"), ("chat", "message")])
 def test_fields_stand_in_the_order_ollama_has_them(api: Any, key: str) -> None:
-    assert list(part(api, "m", "x")) == ["model", "created_at", key, "done"]
-    assert list(final(api, "m", "", MEASURED)) == [
+    assert list(part(api, "m", ChatMessage("x"))) == ["model", "created_at", key, "done"]
+    assert list(final(api, "m", ChatMessage(), MEASURED)) == [
         *("model", "created_at", key, "done", "done_reason", "total_duration", "load_duration"),
         *("prompt_eval_count", "prompt_eval_duration", "eval_count", "eval_duration"),
         *("bankml_cache_n", "bankml_receipt"),
@@ -422,13 +423,30 @@ def test_fields_stand_in_the_order_ollama_has_them(api: Any, key: str) -> None:
 
 
 def test_a_part_has_the_text_where_its_api_has_it() -> None:
-    assert part("generate", "m", "x")["response"] == "x"
-    assert part("chat", "m", "x")["message"] == {"role": "assistant", "content": "x"}
-    assert part("chat", "m", "x")["done"] is False
+    assert part("generate", "m", ChatMessage("x"))["response"] == "x"
+    assert part("chat", "m", ChatMessage("x"))["message"] == {"role": "assistant", "content": "x"}
+    assert part("chat", "m", ChatMessage("x"))["done"] is False
+
+
+def test_reasoning_stands_beside_the_text() -> None:
+    thought = ChatMessage("", "hm")
+    assert part("chat", "m", thought)["message"] == {"role": "assistant", "content": "", "thinking": "hm"}
+    assert list(part("generate", "m", thought).items())[2:4] == [("response", ""), ("thinking", "hm")]
+
+
+@pytest.mark.parametrize("parse", [parse_generate, parse_chat])
+def test_format_is_any_object_or_a_schema(parse: Any) -> None:
+    def schema(given: Any) -> Any:
+        body = {"model": "smollm2", "prompt": "Hi", "messages": [USER], "format": given}
+        return parse(json.dumps(body).encode()).schema
+
+    assert schema("json") == schema({}) == {"type": "object"}
+    assert schema({"type": "number"}) == {"type": "number"}
+    assert schema("") is schema(None) is None
 
 
 def test_the_last_object_says_what_was_measured() -> None:
-    answer = final("generate", "m", "whole", MEASURED)
+    answer = final("generate", "m", ChatMessage("whole"), MEASURED)
     assert answer["response"] == "whole"
     assert answer["done"] is True
     assert answer["done_reason"] == "stop"
