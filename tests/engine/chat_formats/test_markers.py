@@ -46,11 +46,6 @@ def test_a_text_does_not_differ_from_itself(text: str) -> None:
     assert difference(text, text) == Difference(text)
 
 
-@given(TEXTS, st.text(min_size=1))
-def test_what_a_text_goes_on_with_is_the_difference(text: str, more: str) -> None:
-    assert difference(text, text + more) in (Difference(text, right=more), Difference(text + more))
-
-
 @given(TEXTS)
 def test_segments_put_the_text_together_again(text: str) -> None:
     assert "".join(piece.text for piece in segments(text)) == text
