@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 import secrets
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ctypes import c_float
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.dry import dry_breakers
 from engine.errors import InvalidRequest
 from engine.grammar import NO_GRAMMAR, GrammarError, GrammarParams, accept, grammar_from_request, grammar_matcher
 from engine.infill import infill_vocabulary
@@ -48,8 +48,6 @@ _SAMPLER_ALIASES = {
     **{name.replace("_", "-"): name for name in _ALL_SAMPLERS},
     **{name.replace("_", ""): name for name in _ALL_SAMPLERS},
 }
-_BREAKER_BYTES = 40  # the reference cuts longer sequence breakers
-_BREAKER_TAIL = 20  # and the tokens that continue one
 
 
 def f32(value: float) -> float:
@@ -485,49 +483,3 @@ def _printed(value: Any) -> str:
     if isinstance(value, float | np.floating):
         return f"{value:f}"
     return str(value)
-
-
-_breakers_of: weakref.WeakKeyDictionary[Vocabulary, dict[tuple[str, ...], list[tuple[int, list[int]]]]] = (
-    weakref.WeakKeyDictionary()
-)
-
-
-def dry_breakers(vocabulary: Vocabulary, words: tuple[str, ...]) -> list[tuple[int, list[int]]]:
-    """DRY's restart sequences: (head token, tokens that must follow), kept for the vocabulary once computed.
-
-    A token that contains a breaker is a restart by itself. One that ends in the first part of a breaker is one when
-    the tokens of the rest follow. As llama.cpp's `get_overlapping_token_sequences`.
-    """
-    kept = _breakers_of.setdefault(vocabulary, {})
-    if words not in kept:
-        pieces = [vocabulary.detokenize((token,), special=True) for token in range(vocabulary.n_vocab)]
-        kept[words] = [
-            sequence
-            for word in words
-            if word
-            for sequence in _restarts(vocabulary, pieces, word.encode()[:_BREAKER_BYTES])
-        ]
-    return kept[words]
-
-
-def _restarts(vocabulary: Vocabulary, pieces: list[bytes], word: bytes) -> list[tuple[int, list[int]]]:
-    found: list[tuple[int, list[int]]] = []
-    parts = [word[:length] for length in range(1, len(word))]
-    tails: dict[int, list[int]] = {}
-    for token, piece in enumerate(pieces):
-        if word in piece:
-            found.append((token, []))
-            continue
-        for part in parts:
-            if piece.endswith(part):
-                if len(part) not in tails:
-                    rest = _lossy(word[len(part) :])
-                    ids = vocabulary.encode(rest, add_special=False, parse_special=False)
-                    tails[len(part)] = ids[:_BREAKER_TAIL]
-                found.append((token, tails[len(part)]))
-    return found
-
-
-def _lossy(data: bytes) -> str:
-    """UTF-8 as llama.cpp's tokenizer reads it: each byte that is not part of a character becomes U+FFFD."""
-    return re.sub("[\udc80-\udcff]", "\ufffd", data.decode("utf-8", "surrogateescape"))

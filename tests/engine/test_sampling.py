@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.dry import dry_breakers
 from engine.errors import InvalidRequest
 from engine.gguf import GGUFFile
 from engine.infill import infill_vocabulary
 from engine.kernels import _kernels
-from engine.sampling import DEFAULT_SAMPLERS, RANDOM_SEED, Sampler, SamplingParams, dry_breakers, f32, native_params
+from engine.sampling import DEFAULT_SAMPLERS, RANDOM_SEED, Sampler, SamplingParams, f32, native_params
 from engine.tokenizer import Tokenizer
 from testing.oracles.record_sampler import RECORD, dry_case
 from testing.oracles.sampler_cases import CASES, SamplerCase, digest, logits
