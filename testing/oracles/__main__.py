@@ -12,6 +12,7 @@ from pathlib import Path
 
 from engine.gguf import GGMLType
 from testing.oracles import (
+    compare_answers,
     compare_caches,
     compare_grammars,
     compare_models,
@@ -25,9 +26,9 @@ from testing.oracles.comparison import Report
 from testing.oracles.reference_server import require
 from testing.server_process import ServerError
 
-PARTS = ("operations", "steps", "caches", "tokenizers", "grammars", "schemas", "small", "models")
+PARTS = ("operations", "steps", "caches", "tokenizers", "grammars", "schemas", "small", "models", "answers")
 """Products and rows of each weight type, the steps between them, attention over each cache, tokenizers, grammars,
-grammars of JSON schemas, small models, SmolLM2."""
+grammars of JSON schemas, small models, SmolLM2's logits and its answers."""
 
 
 def main() -> int:
@@ -68,6 +69,8 @@ def main() -> int:
             compare_models.compare_small(report, arguments.only)
         if "models" in (arguments.parts or PARTS):
             compare_models.compare(report, arguments.files, arguments.only)
+        if "answers" in (arguments.parts or PARTS):
+            compare_answers.compare(report, arguments.files, arguments.only)
     except ServerError as error:
         print(f"oracle: {error}", file=sys.stderr)
         return 2

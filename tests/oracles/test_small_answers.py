@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 
-from engine.generation import Final, generate
 from engine.model import Model, ModelOptions
 from engine.weights import PLAYED_TYPES
-from server.wire.fields import parse_fields
-from server.wire.llama import Defaults, build_job
-from server.wire.openai import COMPLETION_KNOWN
+from testing.oracles.answer_cases import REQUESTS, answer
 from testing.oracles.record import sha256_of
-from testing.oracles.record_answers import RECORD, REQUESTS, float_hash, request
+from testing.oracles.record_answers import RECORD
 from testing.oracles.small_models import MODELS, SmallModel
 
 RECORDED: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
@@ -38,19 +35,3 @@ def test_a_small_model_gives_the_reference_s_answers(small: SmallModel, tmp_path
     model = Model.open(path, ModelOptions(n_threads=2))
     assert {name: answer(model, name) for name in REQUESTS} == expected["answers"]
     model.close()
-
-
-def answer(model: Model, name: str) -> dict[str, Any]:
-    """The record of one of `REQUESTS`, by our own engine."""
-    body = request(REQUESTS[name])
-    prompt = model.tokenizer.encode(body["prompt"])
-    asked = build_job(prompt, parse_fields(body, COMPLETION_KNOWN), model, Defaults({})).request
-    final = [step.final for step in generate(model, asked, tokens=[], n_past=0)][-1]
-    assert isinstance(final, Final)
-    found: dict[str, Any] = {"tokens": final.tokens, "stop_type": final.stop_type}
-    if asked.sampling.n_probs:
-        after = asked.post_sampling_probs
-        found["best"] = float_hash(
-            [(one.token, one.prob if after else one.logprob) for one in step.best] for step in final.shown
-        )
-    return found
