@@ -15,10 +15,13 @@ from engine.gguf import GGUFFile
 from engine.grammar import GrammarError, GrammarParams, GrammarTrigger, TriggerType, grammar_matcher
 from engine.kernels._kernels import GrammarMatcher
 from engine.tokenizer import Tokenizer
+from testing.oracles import published_grammars
+from testing.oracles.chat_driver import source_archive
 from testing.oracles.comparison import Group, Report
 from testing.oracles.grammar_cases import LAZY, NONE, WRITTEN, random_grammars
 from testing.oracles.record_tokenizers import metadata_of, write
 from testing.oracles.reference_grammar import ReferenceGrammar
+from testing.oracles.reference_server import ReferenceError
 from testing.oracles.reference_vocabulary import ReferenceVocabulary
 
 VOCABULARIES = ("smollm", "qwen2", "llama")
@@ -29,7 +32,9 @@ _OURS_ALONE = ("too ambiguous", "nested too deep", "maximum is below", "too many
 
 
 def compare(report: Report, only: Sequence[str], *, n_random: int = N_RANDOM, seed: int = 1) -> None:
-    """Compares written and random grammars over a vocabulary of each kind, or over the named GGUF files'."""
+    """Compares written and random grammars over a vocabulary of each kind, or over the named GGUF files'; and texts
+    with the grammars of the reference's published cases.
+    """
     names = [name for name in VOCABULARIES if not only or name in only]
     names += [name for name in only if name.endswith(".gguf")]
     with tempfile.TemporaryDirectory() as folder:
@@ -42,6 +47,18 @@ def compare(report: Report, only: Sequence[str], *, n_random: int = N_RANDOM, se
                     _compare_lazy(group, ours, reference)
                 with report.group("grammars", f"{name}, random", "-") as group:
                     _compare(group, ours, reference, random_grammars(n_random, seed), n_walks=1)
+    if not only:
+        _compare_published(report)
+
+
+def _compare_published(report: Report) -> None:
+    try:
+        sources = source_archive()
+    except ReferenceError as error:
+        report.not_played("grammars", "published", str(error))
+        return
+    with report.group("grammars", "published", "-") as group:
+        published_grammars.compare(group, sources)
 
 
 def opened(
