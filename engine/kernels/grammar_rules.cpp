@@ -1,5 +1,7 @@
 #include "grammar_rules.h"
 
+#include "grammar_recursion.h"
+
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -9,8 +11,6 @@
 namespace bankml {
 
 namespace {
-
-using Rule = std::vector<Element>;
 
 constexpr uint64_t MAX_REPETITIONS = 2000;    // the reference's: times one repetition, and times repetitions within it
 constexpr int MAX_NESTED_GROUPS = 1000;       // ours: the reference overflows its stack
@@ -50,7 +50,9 @@ public:
         if (root == ids_.end() || root->second >= rules_.size()) {
             throw GrammarError("there is no rule named root");
         }
-        check_left_recursion();
+        if (recurses_on_the_left(rules_)) {
+            throw GrammarError("it recurses on the left");
+        }
         GrammarRules found;
         for (const Rule & rule : rules_) {
             found.starts.push_back(static_cast<uint32_t>(found.elements.size()));
@@ -428,72 +430,6 @@ private:
             for (const Element & element : rule) {
                 if (element.type == ElementType::RuleRef && element.value >= rules_.size()) {
                     throw GrammarError("it refers to a rule that is not there");
-                }
-            }
-        }
-    }
-
-    static bool has_empty_alternative(const Rule & rule) {
-        bool at_start = true;
-        for (const Element & element : rule) {
-            if (element.ends_alternative() && at_start) {
-                return true;
-            }
-            at_start = element.ends_alternative();
-        }
-        return false;
-    }
-
-    // The rules a rule may start with. As in the reference, only a rule with an alternative of no elements counts as
-    // one that may be empty, not one whose elements may all be.
-    static std::vector<uint32_t> leftmost(const Rule & rule, const std::vector<bool> & may_be_empty) {
-        std::vector<uint32_t> found;
-        bool at_start = true;
-        for (const Element & element : rule) {
-            if (element.ends_alternative()) {
-                at_start = true;
-            } else if (at_start && element.type == ElementType::RuleRef) {
-                found.push_back(element.value);
-                at_start = may_be_empty[element.value];
-            } else {
-                at_start = false;
-            }
-        }
-        return found;
-    }
-
-    void check_left_recursion() const {
-        enum class Mark : uint8_t { Unseen, InProgress, Done };
-        struct Visit {
-            uint32_t rule;
-            std::vector<uint32_t> leftmost;
-            size_t next = 0;
-        };
-        std::vector<bool> may_be_empty(rules_.size());
-        std::transform(rules_.begin(), rules_.end(), may_be_empty.begin(), has_empty_alternative);
-        std::vector<Mark> marks(rules_.size(), Mark::Unseen);
-        std::vector<Visit> path;
-        const auto enter = [&](uint32_t rule) {
-            marks[rule] = Mark::InProgress;
-            path.push_back({rule, leftmost(rules_[rule], may_be_empty)});
-        };
-        for (uint32_t first = 0; first < rules_.size(); ++first) {
-            if (marks[first] == Mark::Unseen) {
-                enter(first);
-            }
-            while (!path.empty()) {
-                Visit & visit = path.back();
-                if (visit.next == visit.leftmost.size()) {
-                    marks[visit.rule] = Mark::Done;
-                    path.pop_back();
-                    continue;
-                }
-                const uint32_t rule = visit.leftmost[visit.next++];
-                if (marks[rule] == Mark::InProgress) {
-                    throw GrammarError("it recurses on the left");
-                }
-                if (marks[rule] == Mark::Unseen) {
-                    enter(rule);
                 }
             }
         }
