@@ -54,6 +54,7 @@ class GrammarParams:
         type: where it is from. All but the user's own read `generation_prompt` first.
         lazy: the answer is free until a trigger comes.
         generation_prompt: what the chat template put at the start of the answer.
+        warnings: what the schema that it was made of asks for in vain.
     """
 
     text: str = ""
@@ -61,6 +62,7 @@ class GrammarParams:
     lazy: bool = False
     triggers: tuple[GrammarTrigger, ...] = ()
     generation_prompt: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def data(self) -> bytes:
@@ -98,7 +100,7 @@ def grammar_from_request(
     """
     found: dict[str, Any] = {"lazy": bool(fields.get("grammar_lazy")), "triggers": ()}
     if fields.get("grammar"):
-        found |= {"text": fields["grammar"], "type": fields.get("grammar_type") or "user"}
+        found |= {"text": fields["grammar"], "type": fields.get("grammar_type") or "user", "warnings": ()}
         if fields["grammar"].startswith("%llguidance"):
             raise InvalidRequest("llguidance is not enabled: a grammar has to be GBNF")
     encoded = (vocabulary.encode(text, add_special=False) for text in fields.get("preserved_tokens") or ())

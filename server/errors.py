@@ -131,8 +131,9 @@ def door_body(status: int, message: str) -> bytes:
 
 
 def log_failure(what: str, error: Exception) -> None:
-    """One line where the operator can help (a model file that changed, say); the traceback where it is our fault."""
-    if as_api_error(error).status == 503:
+    """One line for what is the client's, the model's or the operator's to mend (a model file that changed, say); the
+    traceback where it is our fault."""
+    if as_api_error(error).status != 500:
         logger.warning("%s failed: %s", what, error)
     else:
         logger.error("%s failed", what, exc_info=error)

@@ -110,7 +110,8 @@ def grammar(*, grammar: str = "", json_schema: str | None = None) -> GrammarPara
     try:
         if json_schema is not None:
             # not "output_format", as in the reference: there it has to begin with the chat template's opening
-            params = GrammarParams(json_schema_to_grammar(json.loads(json_schema)).text)
+            found = json_schema_to_grammar(json.loads(json_schema))
+            params = GrammarParams(found.text, warnings=found.warnings)
         else:
             params = GrammarParams(grammar)
         check_grammar(params)

@@ -231,7 +231,7 @@ class Settings(BaseModel):
     sampler_sequence: Annotated[
         Annotated[tuple[str, ...], BeforeValidator(sampling_flags.lettered_samplers)] | None,
         _sampling("--sampler-seq --sampling-seq", metavar="LETTERS"),
-    ] = Field(None, description="the same by letters (edskypmxt); a model file's own order wins over this one")
+    ] = Field(None, description="the same by letters (edskypmxtia); a model file's own order wins over this one")
     seed: Annotated[int | None, _sampling("-s --seed")] = Field(
         None, ge=-1, le=2**32 - 1, description="seed of the random numbers (-1: a new one each time)"
     )

@@ -325,7 +325,7 @@ private:
 
     uint32_t character() {
         if (*pos_ == 0) {
-            fail("unexpected end");
+            fail("something has no end");
         }
         if (*pos_ == '\\') {
             return escape();
@@ -428,9 +428,12 @@ private:
         }
         for (const Rule & rule : rules_) {
             for (const Element & element : rule) {
-                if (element.type == ElementType::RuleRef && element.value >= rules_.size()) {
-                    throw GrammarError("it refers to a rule that is not there");
+                if (element.type != ElementType::RuleRef || element.value < rules_.size()) {
+                    continue;
                 }
+                const auto named = std::find_if(ids_.begin(), ids_.end(),
+                                                [&](const auto & known) { return known.second == element.value; });
+                throw GrammarError("there is no rule named " + named->first.substr(0, 100));
             }
         }
     }
@@ -439,7 +442,7 @@ private:
         std::string_view rest = pos_;
         rest = rest.substr(0, rest.find_first_of("\r\n"));
         if (rest.empty()) {
-            throw GrammarError(std::string(reason) + (*pos_ == 0 ? " at the end" : " at the end of a line"));
+            throw GrammarError(std::string(reason) + (*pos_ == 0 ? ", at the end of the text" : ", at the end of a line"));
         }
         size_t n_shown = std::min(rest.size(), MAX_SHOWN);
         while (n_shown < rest.size() && (static_cast<uint8_t>(rest[n_shown]) & 0xC0) == 0x80) {

@@ -52,6 +52,7 @@ def parse_output(body: Mapping[str, Any]) -> WantedOutput:
     if isinstance(schema, Mapping):
         consumed = {"response_format", "json_schema", "grammar"}
         ignored |= {"grammar"} if grammar else set()
+        ignored |= {"json_schema"} if given is not None and schema is not given else set()
         return WantedOutput(schema or {"type": "object"}, OVERRIDDEN | consumed, tuple(sorted(ignored)))
     if schema is not given:
         ignored.add("response_format")

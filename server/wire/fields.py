@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, Va
 from engine.errors import InvalidRequest
 from engine.grammar import GrammarTrigger, TriggerType
 from engine.json_schema import SchemaGrammar, json_schema_to_grammar
+from engine.sampling import SAMPLER_LETTERS, sampler_names
 from server.errors import BadRequest
 
 INT32_MAX = 2**31 - 1
@@ -211,11 +212,29 @@ def _at(value: object, key: str) -> object:
 
 def _samplers(value: object, info: ValidationInfo) -> tuple[str, ...] | str | None:
     if isinstance(value, str):
+        if not set(value) <= SAMPLER_LETTERS.keys():
+            _ignore(info)
         return value
     if not isinstance(value, list):
         _ignore(info)
         return None
-    return tuple(_string(name) for name in value)
+    names = tuple(_string(name) for name in value)
+    if len(sampler_names(names)) < len(names):
+        _ignore(info)  # the names that are none
+    return names
+
+
+def _logit_bias(value: object, info: ValidationInfo) -> object:
+    pairs = value.items() if isinstance(value, dict) else value if isinstance(value, list) else None
+    if pairs is None or not all(_is_bias(pair) for pair in pairs):
+        _ignore(info)  # what is no pair of a token and an amount
+    return value
+
+
+def _is_bias(pair: object) -> bool:
+    if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], int | str):
+        return False
+    return pair[1] is False or (isinstance(pair[1], int | float) and pair[1] is not True)
 
 
 def _items(value: object) -> Iterable[object]:
@@ -338,7 +357,7 @@ class CompletionFields(BaseModel):
     reasoning_budget_end_tags: NotAsked = None
     reasoning_budget_end_tag: NotAsked = None
     reasoning_budget_message: NotAsked = None
-    logit_bias: Any = None
+    logit_bias: Annotated[Any, BeforeValidator(_logit_bias)] = None
     ignore_eos: Bool | None = None
     stop: Annotated[tuple[str, ...], BeforeValidator(_stop)] = ()
     samplers: Annotated[tuple[str, ...] | str | None, BeforeValidator(_samplers)] = None

@@ -166,7 +166,9 @@ def _unused(body: Mapping[str, Any]) -> list[str]:
     """Fields of a type llama-server takes no notice of."""
     types: Mapping[str, type] = {"chat_template_kwargs": dict, "response_format": dict, "tool_choice": str}
     types = {**types, "add_generation_prompt": bool, "reasoning_effort": str}
-    return [name for name, kind in types.items() if body.get(name) is not None and not isinstance(body[name], kind)]
+    unused = [name for name, kind in types.items() if body.get(name) is not None and not isinstance(body[name], kind)]
+    # without tools there are no calls to make in parallel
+    return unused + ["parallel_tool_calls"] * (body.get("parallel_tool_calls") is not None)
 
 
 def chat_form(

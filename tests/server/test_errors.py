@@ -98,6 +98,13 @@ def test_what_the_operator_can_help_is_one_line_in_the_log(caplog: pytest.LogCap
     assert "POST /completion failed: " in record.message
 
 
+def test_what_is_the_clients_fault_is_one_line_too(caplog: pytest.LogCaptureFixture) -> None:
+    log_failure("a stream", InvalidRequest("Unexpected empty grammar stack"))
+    (record,) = caplog.records
+    assert record.exc_info is None
+    assert record.message == "a stream failed: Unexpected empty grammar stack"
+
+
 def test_what_is_our_fault_has_its_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     log_failure("a stream", EngineError("boom"))
     (record,) = caplog.records

@@ -83,7 +83,7 @@ def test_a_grammar_flag_is_the_default_of_every_request(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"grammar": "x"}, "expected ::= at the end"),
+        ({"grammar": "x"}, "expected ::=, at the end of the text"),
         ({"grammar_file": "/no/such.gbnf"}, "failed to open file '/no/such.gbnf': No such file or directory"),
         ({"json_schema": "{"}, "Expecting property name"),
         ({"json_schema": '{"type": "wat"}'}, "unrecognized type wat"),

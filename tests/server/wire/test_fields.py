@@ -140,6 +140,24 @@ def test_a_malformed_trigger_is_refused(triggers: Any, message: str) -> None:
     assert complaint(grammar_triggers=triggers) == f"Field 'grammar_triggers': {message}"
 
 
+@pytest.mark.parametrize(
+    "bias", ["x", 5, [[1, "y"]], [[1]], [[1, True]], {"28": "x"}, [3]], ids=lambda value: str(value)
+)
+def test_a_bias_that_is_none_is_named(bias: Any) -> None:
+    assert parse_fields({"logit_bias": bias}).ignored == ("logit_bias",)
+
+
+@pytest.mark.parametrize("bias", [[[1, 2.5], ["a", False]], {"28": -1, "b": False}, [], {}])
+def test_a_bias_is_not(bias: Any) -> None:
+    assert parse_fields({"logit_bias": bias}).ignored == ()
+
+
+def test_a_sampler_that_is_none_is_named() -> None:
+    assert parse_fields({"samplers": ["top_k", "foo"]}).ignored == ("samplers",)
+    assert parse_fields({"samplers": "kz"}).ignored == ("samplers",)
+    assert parse_fields({"samplers": ["top-k", "temp"]}).ignored == parse_fields({"samplers": "kt"}).ignored == ()
+
+
 def test_triggers_come_in_a_list_or_in_an_object() -> None:
     word, token = {"type": 1, "value": "a"}, {"type": 0, "value": "b", "token": 7}
     expected = (GrammarTrigger(TriggerType.WORD, "a"), GrammarTrigger(TriggerType.TOKEN, "b", 7))
