@@ -25,7 +25,7 @@ from testing.oracles.reference_server import ReferenceError
 from testing.oracles.reference_vocabulary import ReferenceVocabulary
 
 VOCABULARIES = ("smollm", "qwen2", "llama")
-N_RANDOM = 400
+N_RANDOM = 120
 N_TOKENS = 8
 _OURS_ALONE = ("too ambiguous", "nested too deep", "maximum is below", "too many elements")
 """What only we refuse: it would exhaust the reference."""
