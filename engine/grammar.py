@@ -153,7 +153,7 @@ def grammar_matcher(params: GrammarParams, vocabulary: Vocabulary) -> _kernels.G
         matcher = _kernels.GrammarMatcher(rules, _pieces_of(vocabulary), triggers)
         if not params.lazy and params.type != "user":
             for token in _prefill(params.generation_prompt, vocabulary):
-                accept(matcher, token, vocabulary)
+                accept(matcher, token)
     except GrammarError as error:
         raise InvalidGrammar(str(error)) from None
     except InvalidRequest as error:
@@ -161,7 +161,7 @@ def grammar_matcher(params: GrammarParams, vocabulary: Vocabulary) -> _kernels.G
     return matcher
 
 
-def accept(matcher: _kernels.GrammarMatcher, token: int, vocabulary: Vocabulary) -> None:
+def accept(matcher: _kernels.GrammarMatcher, token: int) -> None:
     """Takes a token of the answer.
 
     Raises:
@@ -169,8 +169,9 @@ def accept(matcher: _kernels.GrammarMatcher, token: int, vocabulary: Vocabulary)
         GrammarError: the grammar is too ambiguous.
     """
     if not matcher.accept(token):
-        piece = vocabulary.piece(token, special=True).decode(errors="replace")
-        raise InvalidRequest(f"Unexpected empty grammar stack after accepting piece: {piece} ({token})")
+        refused, text = matcher.refused
+        piece = text.decode(errors="replace")
+        raise InvalidRequest(f"Unexpected empty grammar stack after accepting piece: {piece} ({refused})")
 
 
 @lru_cache(maxsize=4)

@@ -317,7 +317,6 @@ class Sampler:
             breakers = dry_breakers(vocabulary, params.dry_sequence_breakers)
         infill = infill_vocabulary(vocabulary) if _kernels.Stage.INFILL in native.stages else None
         self._chain = _kernels.SamplerChain(native, vocabulary.n_vocab, bias, breakers, keep_candidates, infill)
-        self._vocabulary = vocabulary
         self._grammar = grammar_matcher(params.grammar, vocabulary) if params.grammar.text else None
 
     def accept_many(self, tokens: Sequence[int]) -> None:
@@ -332,7 +331,7 @@ class Sampler:
         """
         if self._grammar is not None:
             with _grammar_errors():
-                accept(self._grammar, token, self._vocabulary)
+                accept(self._grammar, token)
         self._chain.accept(token)
 
     def sample(self, logits: NDArray[np.float32]) -> int:

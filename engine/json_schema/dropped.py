@@ -63,7 +63,7 @@ _APPLIES: Final[Mapping[type[Node], frozenset[str]]] = {
     AnyValue: _RESTRICTING - {"type"},
 }
 
-_JSON_TYPES: Final[Mapping[str, Any]] = {
+JSON_TYPES: Final[Mapping[str, Any]] = {
     "string": (str,),
     "integer": (int, float),
     "number": (int, float),
@@ -147,7 +147,7 @@ def _has_type(value: Any, types: Any) -> bool:
     if not types:
         return True
     for name in types if isinstance(types, list) else [types]:
-        if not isinstance(name, str) or not isinstance(value, _JSON_TYPES.get(name, ())):
+        if not isinstance(name, str) or not isinstance(value, JSON_TYPES.get(name, ())):
             continue
         if isinstance(value, bool):
             if name == "boolean":

@@ -186,7 +186,9 @@ class _Converter:
         if (node.minimum, node.maximum) == (INT64_MIN, INT64_MAX):
             return self._primitive("integer", name)
         try:
-            return self._add(name, f"({integer_range(node.minimum, node.maximum)})")
+            rule = f"({integer_range(node.minimum, node.maximum)})"
+            self._budget.text(len(rule))  # once more: it takes longer to make than other rules
+            return self._add(name, rule)
         except ValueError as error:
             raise InvalidRequest(str(error)) from None
 

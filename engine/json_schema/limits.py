@@ -6,6 +6,10 @@ and one that inlines itself ends its process. Each limit is far above what a sch
 
 from __future__ import annotations
 
+from typing import Any
+
+import orjson
+
 from engine.errors import InvalidRequest
 
 MAX_DEPTH = 200
@@ -14,6 +18,9 @@ three of the thousand calls that Python lets stand inside each other."""
 
 MAX_NODES = 8192
 """Schemas, values in `const` and `enum` and names in `required`, each as often as the expansion comes by it."""
+
+MAX_SOURCE = 512 * 1024
+"""Bytes of the schema itself, as JSON."""
 
 MAX_TEXT = 1024 * 1024
 """Characters of rules and of the names they are made under; those that take long to read count for more than one."""
@@ -67,6 +74,20 @@ class Budget:
         self._text += length
         if self._text > MAX_TEXT:
             raise SchemaTooLarge(f"JSON schema is too large: its grammar has more than {MAX_TEXT} characters")
+
+
+def check_source(schema: Any) -> None:
+    """Refuse a schema that is long before anything is made of it.
+
+    Raises:
+        SchemaTooLarge: longer than `MAX_SOURCE`.
+    """
+    try:
+        size = len(orjson.dumps(schema))
+    except (TypeError, ValueError):  # an integer of more than 64 bits, or nested deeper than orjson goes
+        return
+    if size > MAX_SOURCE:
+        raise SchemaTooLarge(f"JSON schema is too large: it has more than {MAX_SOURCE} bytes")
 
 
 def too_deep() -> SchemaTooLarge:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 from engine.errors import InvalidRequest
-from engine.json_schema.dropped import dropped_keywords, unmerged
+from engine.json_schema.dropped import JSON_TYPES, dropped_keywords, unmerged
 from engine.json_schema.integers import INT64_MAX, INT64_MIN, wrap
-from engine.json_schema.limits import Budget, too_deep
+from engine.json_schema.limits import Budget, check_source, too_deep
 from engine.json_schema.nodes import (
     AllOf,
     AnyOf,
@@ -63,6 +63,7 @@ def parse_schema(schema: Any, budget: Budget | None = None, warnings: Warnings |
     Raises:
         InvalidRequest: llama-server refuses it, with `JSON schema error at PATH: ...`; or it passes a limit.
     """
+    check_source(schema)
     try:
         return _Parser(schema, budget or Budget(), warnings or Warnings()).document()
     except RecursionError:  # the caller stands deep itself
@@ -144,6 +145,8 @@ class _Parser:
         """An array of types: the same schema once for each."""
         if not kinds:
             _fail(path, "type must not be empty")
+        known = [kind for kind in dict.fromkeys(k for k in kinds if isinstance(k, str)) if kind in JSON_TYPES]
+        schema = {**schema, "type": known or [""]}  # what a value is checked against, once for each type
         nodes = []
         for index, kind in enumerate(kinds):
             self._budget.enter()
@@ -160,6 +163,7 @@ class _Parser:
     def _reference(self, ref: Any, path: _Path) -> Node:
         if not isinstance(ref, str):
             _fail(path, "$ref must be a string")
+        self._budget.text(len(ref))
         if not ref.startswith("#/"):
             _fail(path, f"unsupported $ref {ref}, only references into the same document are supported")
         if ref not in self._seen:
@@ -212,6 +216,7 @@ class _Parser:
             if not isinstance(properties, dict):
                 _fail(path, "properties must be an object")
             for name, each in properties.items():
+                self._budget.text(len(name))
                 entries.append(Property(name, self._node(each, (path, f"/properties/{name}")), name in required))
         additional: Node | None = None
         if "additionalProperties" in schema:
@@ -243,6 +248,7 @@ class _Parser:
         pattern = schema.get("pattern", "")
         if not isinstance(pattern, str):
             _fail(path, "pattern must be a string")
+        self._budget.text(len(pattern))
         string_format = _format(schema, path)
         least, most = _count(schema, "minLength", path) or 0, _count(schema, "maxLength", path)
         return StringValue(pattern, string_format, least, most)

@@ -149,6 +149,9 @@ class GrammarMatcher:
 
     @property
     def awaits_trigger(self) -> bool: ...
+    @property
+    def refused(self) -> tuple[int, bytes]:
+        """After `accept` returned False: the token that was not taken, and what of its text the grammar was to read."""
 
 # --- file_map.h: a model file in memory -------------------------------------------------------------------------
 

@@ -37,9 +37,13 @@ void bind_grammars(nb::module_ & m) {
     m.def(
         "parse_grammar",
         [](const nb::bytes & text, const nb::callable & token_of) {
-            return std::make_shared<GrammarRules>(parse_grammar({text.c_str(), text.size()}, [&](std::string_view special) {
+            const std::string copy(text.c_str(), text.size());
+            const auto locked_token_of = [&](std::string_view special) {
+                const nb::gil_scoped_acquire locked;
                 return nb::cast<int32_t>(token_of(nb::bytes(special.data(), special.size())));
-            }));
+            };
+            const nb::gil_scoped_release unlocked;
+            return std::make_shared<GrammarRules>(parse_grammar(copy, locked_token_of));
         },
         nb::arg("text"), nb::arg("token_of"));
     nb::class_<GrammarPieces>(m, "GrammarPieces")
@@ -51,6 +55,7 @@ void bind_grammars(nb::module_ & m) {
                 for (const nb::bytes & piece : pieces) {
                     texts.emplace_back(piece.c_str(), piece.size());
                 }
+                const nb::gil_scoped_release unlocked;
                 new (self) GrammarPieces(std::move(texts), eog);
             },
             nb::arg("pieces"), nb::arg("eog"));
@@ -59,7 +64,7 @@ void bind_grammars(nb::module_ & m) {
     nb::class_<GrammarMatcher>(m, "GrammarMatcher")
         .def(nb::init<std::shared_ptr<const GrammarRules>, std::shared_ptr<const GrammarPieces>,
                       std::shared_ptr<const GrammarTriggers>>(),
-             nb::arg("rules"), nb::arg("pieces"), nb::arg("triggers").none())
+             nb::arg("rules"), nb::arg("pieces"), nb::arg("triggers").none(), nb::call_guard<nb::gil_scoped_release>())
         .def(
             "allows",
             [](GrammarMatcher & matcher, Token token) {
@@ -85,7 +90,11 @@ void bind_grammars(nb::module_ & m) {
                 return matcher.accept(token);
             },
             nb::arg("token"))
-        .def_prop_ro("awaits_trigger", &GrammarMatcher::awaits_trigger);
+        .def_prop_ro("awaits_trigger", &GrammarMatcher::awaits_trigger)
+        .def_prop_ro("refused", [](const GrammarMatcher & matcher) {
+            const std::string & text = matcher.refused_text();
+            return nb::make_tuple(matcher.refused_token(), nb::bytes(text.data(), text.size()));
+        });
 }
 
 }  // namespace bankml

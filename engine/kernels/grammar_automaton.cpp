@@ -13,6 +13,7 @@ constexpr size_t MAX_SETS = 1'000'000;
 constexpr size_t MAX_BRANCHES = 8'000'000;
 constexpr size_t MAX_CELLS = 48'000'000;
 constexpr size_t MAX_EXPANSION = 100'000;  // branches that one set may start with
+constexpr size_t MAX_WORK = 30'000'000;    // branches looked at or copied for one token: about a second
 constexpr int MAX_DEPTH = 10'000;          // of stacks that are united
 
 // Of an element that names a token.
@@ -20,7 +21,7 @@ bool takes_token(const Element & element, Token token) {
     return (element.value == static_cast<uint32_t>(token)) == (element.type == ElementType::Token);
 }
 
-[[noreturn]] void too_ambiguous() { throw GrammarError("the grammar is too ambiguous"); }
+[[noreturn]] void too_ambiguous() { throw GrammarError("the grammar is too large or too ambiguous"); }
 
 }  // namespace
 
@@ -94,8 +95,16 @@ bool GrammarAutomaton::awaits_text(uint32_t element) const {
     return at(element).type != ElementType::Token && at(element).type != ElementType::TokenNot;
 }
 
-void GrammarAutomaton::add(Collected & found, State set) const {
+void GrammarAutomaton::spend(size_t n) {
+    work_ += n;
+    if (work_ > MAX_WORK) {
+        too_ambiguous();
+    }
+}
+
+void GrammarAutomaton::add(Collected & found, State set) {
     const StackSet & info = sets_[set];
+    spend(info.n);
     found.branches.insert(found.branches.end(), branches_.begin() + info.first, branches_.begin() + info.first + info.n);
     found.may_end |= info.may_end;
 }
@@ -118,6 +127,26 @@ GrammarAutomaton::State GrammarAutomaton::expand(State set) {
     return found;
 }
 
+GrammarAutomaton::State GrammarAutomaton::expand_all(std::vector<State> & sets) {
+    std::sort(sets.begin(), sets.end());
+    sets.erase(std::unique(sets.begin(), sets.end()), sets.end());
+    if (sets.size() == 1) {
+        return expand(sets[0]);
+    }
+    Collected found;
+    size_t n_merged = 0;
+    for (const State set : sets) {
+        add(found, expand(set));
+        if (found.branches.size() > 2 * n_merged + 100'000) {  // many of them are the same
+            const State merged = intern(found);
+            found = {};
+            add(found, merged);
+            n_merged = found.branches.size();
+        }
+    }
+    return intern(found);
+}
+
 GrammarAutomaton::State GrammarAutomaton::expand_anew(State set) {
     Collected to_do;
     add(to_do, set);
@@ -132,6 +161,7 @@ GrammarAutomaton::State GrammarAutomaton::expand_anew(State set) {
         if (seen.size() > MAX_EXPANSION) {
             too_ambiguous();
         }
+        spend(1);
         if (at(branch.element).type != ElementType::RuleRef) {
             found.branches.push_back(branch);
             continue;
@@ -143,9 +173,11 @@ GrammarAutomaton::State GrammarAutomaton::expand_anew(State set) {
             } else {
                 to_do.branches.push_back({element, after});
             }
+            const uint32_t first = element;
             while (!at(element).ends_alternative()) {
                 ++element;
             }
+            spend(element - first + 1);
             if (at(element).type == ElementType::End) {
                 break;
             }
@@ -203,6 +235,7 @@ GrammarAutomaton::State GrammarAutomaton::unite(State a, State b, int depth) {
     Collected found;
     const StackSet one = sets_[a];
     const StackSet other = sets_[b];
+    spend(one.n + other.n);
     found.may_end = one.may_end || other.may_end;
     uint32_t i = one.first;
     uint32_t j = other.first;
@@ -366,16 +399,17 @@ uint32_t GrammarAutomaton::row_of(State state) {
 }
 
 GrammarAutomaton::State GrammarAutomaton::compute_next(State state, uint32_t symbol) {
-    Collected found;
+    std::vector<State> sets;
     const StackSet info = sets_[state];
+    spend(info.n);
     for (uint32_t i = info.first; i < info.first + info.n; ++i) {
         const Branch branch = branches_[i];
         uint32_t after = 0;
         if (awaits_text(branch.element) && matches(branch.element, bounds_[symbol], after)) {
-            add(found, expand(go_on(after, branch.below)));
+            sets.push_back(go_on(after, branch.below));
         }
     }
-    const State next = intern(found);
+    const State next = expand_all(sets);
     if (dense_) {
         table_[row_of(state) + symbol] = next;
     } else {
@@ -405,15 +439,16 @@ uint64_t GrammarAutomaton::looping_kinds(State state) {
 }
 
 GrammarAutomaton::State GrammarAutomaton::next_by_token(State state, Token token) {
-    Collected found;
+    std::vector<State> sets;
     const StackSet info = sets_[state];
+    spend(info.n);
     for (uint32_t i = info.first; i < info.first + info.n; ++i) {
         const Branch branch = branches_[i];
         if (!awaits_text(branch.element) && takes_token(at(branch.element), token)) {
-            add(found, expand(go_on(branch.element + 1, branch.below)));
+            sets.push_back(go_on(branch.element + 1, branch.below));
         }
     }
-    return intern(found);
+    return expand_all(sets);
 }
 
 GrammarAutomaton::State GrammarAutomaton::awaiting_text(State state) {

@@ -45,6 +45,9 @@ public:
         return known != sparse_.end() ? known->second : compute_next(state, symbol);
     }
 
+    // Starts counting anew what one token may cost; what costs more throws.
+    void begin() { work_ = 0; }
+
     // Whether the grammar may end here.
     bool may_end(State state) const { return sets_[state].may_end; }
     // Whether a cut character may come next: whether a code point that completes it may. One of no UTF-8 may not.
@@ -107,7 +110,10 @@ private:
 
     const Element & at(uint32_t element) const { return rules_->elements[element]; }
     bool awaits_text(uint32_t element) const;
-    void add(Collected & found, State set) const;
+    void add(Collected & found, State set);
+    // What some sets, each with an element done, lead to: each of them once.
+    State expand_all(std::vector<State> & sets);
+    void spend(size_t n);
     // What is left of a branch when its element is done: the alternative's next one, if there is one.
     State go_on(uint32_t next_element, State below);
     // The same stacks, each rule at a top replaced by what it may start with: characters or tokens.
@@ -141,6 +147,7 @@ private:
     std::vector<State> table_;
     std::unordered_map<uint64_t, State> sparse_;
     State start_ = DEAD;
+    size_t work_ = 0;
 };
 
 }  // namespace bankml

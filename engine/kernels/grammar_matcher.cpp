@@ -1,6 +1,7 @@
 #include "grammar_matcher.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 namespace bankml {
@@ -9,6 +10,7 @@ namespace {
 
 constexpr size_t MAX_MASKS = 64;
 constexpr size_t MAX_PATTERN = 4096;
+constexpr std::chrono::seconds MAX_SEARCH{1};
 
 void set_bit(std::vector<uint64_t> & bits, Token token) {
     bits[static_cast<size_t>(token) >> 6] |= uint64_t{1} << (token & 63);
@@ -40,6 +42,7 @@ bool GrammarMatcher::allows(Token token) {
     if (awaits_trigger_) {
         return true;
     }
+    automaton_.begin();
     if (pieces_->is_eog(token)) {
         return automaton_.may_end(state_);
     }
@@ -71,6 +74,7 @@ void GrammarMatcher::mask(float * logits) {
     if (awaits_trigger_) {
         return;
     }
+    automaton_.begin();
     const Bits & bits = allowed();
     for (Token token = 0; token < n_tokens(); ++token) {
         if ((bits[static_cast<size_t>(token) >> 6] >> (token & 63) & 1) == 0) {
@@ -180,12 +184,15 @@ bool GrammarMatcher::accept(Token token) {
         return await_trigger(token);
     }
     if (pieces_->is_eog(token)) {
+        refused_token_ = token;
+        refused_text_ = pieces_->piece(token);
         return automaton_.may_end(state_);
     }
     return take(token, pieces_->piece(token));
 }
 
 bool GrammarMatcher::take(Token token, std::string_view text) {
+    automaton_.begin();
     if (automaton_.trim(state_)) {
         masks_.clear();
     }
@@ -198,7 +205,12 @@ bool GrammarMatcher::take(Token token, std::string_view text) {
     }
     state_ = automaton_.unite(by_number, by_text);
     cut_ = decoded.rest;
-    return state_ != GrammarAutomaton::DEAD;
+    if (state_ == GrammarAutomaton::DEAD) {
+        refused_token_ = token;
+        refused_text_ = text;
+        return false;
+    }
+    return true;
 }
 
 // --- triggers ----------------------------------------------------------------------------------------------------
@@ -235,9 +247,12 @@ GrammarTriggers::GrammarTriggers(std::vector<Token> tokens, const std::vector<st
         if (pattern.size() > MAX_PATTERN) {
             throw GrammarError("a trigger's pattern is too long");
         }
+        if (pattern.find("(?=") != std::string::npos || pattern.find("(?!") != std::string::npos) {
+            throw GrammarError("a trigger's pattern may not look ahead");  // it can take forever
+        }
         try {
-            // The reference's library and syntax, with its other engine: the one that takes time in proportion to the
-            // text, where the reference's can take forever or overflow the stack.
+            // The reference's library and syntax, with its other engine: the one that neither goes back over all ways to
+            // match, which can take forever, nor overflows the stack.
             const auto syntax = std::regex::ECMAScript | std::regex_constants::__polynomial;
             const bool whole = !pattern.empty() && pattern.front() == '^' && pattern.back() == '$';
             patterns_.push_back({std::regex(pattern, syntax), whole});
@@ -254,8 +269,13 @@ bool GrammarTriggers::has_token(Token token) const {
 size_t GrammarTriggers::find(const std::string & text) const {
     std::smatch match;
     for (const auto & [regex, whole] : patterns_) {
+        const auto started = std::chrono::steady_clock::now();
         if ((whole && std::regex_match(text, match, regex)) || std::regex_search(text, match, regex)) {
             return start_of(match);
+        }
+        // The text grows by a token at a time, and what takes long now takes longer next time.
+        if (std::chrono::steady_clock::now() - started > MAX_SEARCH) {
+            throw GrammarError("a trigger's pattern takes too long to search for");
         }
     }
     return std::string::npos;

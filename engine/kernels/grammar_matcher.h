@@ -19,11 +19,11 @@ namespace bankml {
 class GrammarTriggers {
 public:
     // `patterns` are ECMAScript regular expressions over the answer's text. Throws GrammarError for what is none, is
-    // longer than 4096 bytes, or refers back to one of its groups.
+    // longer than 4096 bytes, looks ahead, or refers back to one of its groups.
     GrammarTriggers(std::vector<Token> tokens, const std::vector<std::string> & patterns);
 
     bool has_token(Token token) const;
-    // Where in a text the grammar starts by one of the patterns, or npos.
+    // Where in a text the grammar starts by one of the patterns, or npos. Throws GrammarError when that took a second.
     size_t find(const std::string & text) const;
 
 private:
@@ -50,6 +50,10 @@ public:
     [[nodiscard]] bool accept(Token token);
 
     bool awaits_trigger() const { return awaits_trigger_; }
+    // After accept() returned false: the token that was not taken, which a trigger may have brought with others, and
+    // what of its text the grammar was to read.
+    Token refused_token() const { return refused_token_; }
+    const std::string & refused_text() const { return refused_text_; }
     int32_t n_tokens() const { return pieces_->n_tokens(); }
 
 private:
@@ -79,6 +83,8 @@ private:
 
     std::shared_ptr<const GrammarTriggers> triggers_;
     bool awaits_trigger_;
+    Token refused_token_ = -1;
+    std::string refused_text_;
     std::string free_text_;
     std::vector<Free> free_;
 

@@ -29,6 +29,22 @@ int hex_digit(char c) {
     return -1;
 }
 
+// How many bytes of UTF-8 the character at `text` has; 0 for what is none.
+int character_bytes(const char * text) {
+    const auto first = static_cast<uint8_t>(*text);
+    const int n = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+    for (int i = 1; i < n; ++i) {
+        const auto byte = static_cast<uint8_t>(text[i]);
+        // not a continuation, or an overlong character, a surrogate or one past the last
+        const bool is_off = (byte & 0xC0) != 0x80 || (i == 1 && ((first == 0xE0 && byte < 0xA0) || (first == 0xED && byte > 0x9F) ||
+                                                              (first == 0xF0 && byte < 0x90) || (first == 0xF4 && byte > 0x8F)));
+        if (is_off) {
+            return 0;
+        }
+    }
+    return n;
+}
+
 // The part of a sequence that a repetition after it repeats.
 struct Item {
     size_t start = 0;         // of its elements in the rule
@@ -67,7 +83,7 @@ private:
         const std::string_view name = this->name();
         const uint32_t id = id_of(name);
         skip_space(false);
-        if (std::string_view(pos_).substr(0, 3) != "::=") {
+        if (pos_[0] != ':' || pos_[1] != ':' || pos_[2] != '=') {
             fail("expected ::=");
         }
         pos_ += 3;
@@ -439,16 +455,21 @@ private:
     }
 
     [[noreturn]] void fail(const char * reason) const {
-        std::string_view rest = pos_;
-        rest = rest.substr(0, rest.find_first_of("\r\n"));
-        if (rest.empty()) {
+        if (*pos_ == 0 || *pos_ == '\r' || *pos_ == '\n') {
             throw GrammarError(std::string(reason) + (*pos_ == 0 ? ", at the end of the text" : ", at the end of a line"));
         }
-        size_t n_shown = std::min(rest.size(), MAX_SHOWN);
-        while (n_shown < rest.size() && (static_cast<uint8_t>(rest[n_shown]) & 0xC0) == 0x80) {
-            ++n_shown;  // no half characters
+        throw GrammarError(std::string(reason) + " at \"" + excerpt() + "\"");
+    }
+
+    // The start of what is left of the line, in UTF-8 whatever the text is.
+    std::string excerpt() const {
+        std::string shown;
+        for (const char * at = pos_; *at != 0 && *at != '\r' && *at != '\n' && shown.size() < MAX_SHOWN;) {
+            const int n = character_bytes(at);
+            shown += n > 0 ? std::string(at, static_cast<size_t>(n)) : "?";
+            at += std::max(n, 1);
         }
-        throw GrammarError(std::string(reason) + " at \"" + std::string(rest.substr(0, n_shown)) + "\"");
+        return shown;
     }
 
     const char * pos_;

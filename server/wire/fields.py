@@ -22,6 +22,8 @@ from server.errors import BadRequest
 INT32_MAX = 2**31 - 1
 FLOAT_MAX = 3.4028234663852886e38
 
+_MAX_TRIGGERS = 1000
+
 REASONING_FORMATS = {"none": "none", "auto": "auto", "deepseek": "deepseek", "deepseek-legacy": "deepseek-legacy"}
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -190,7 +192,10 @@ def _grammar_type(value: object) -> str:
 
 
 def _triggers(value: object) -> tuple[GrammarTrigger, ...]:
-    return tuple(_trigger(item) for item in _items(value))
+    items = tuple(_items(value))
+    if len(items) > _MAX_TRIGGERS:
+        raise ValueError(f"there are more than {_MAX_TRIGGERS} triggers")
+    return tuple(_trigger(item) for item in items)
 
 
 def _trigger(value: object) -> GrammarTrigger:

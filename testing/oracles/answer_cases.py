@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from typing import Final as Constant
 
+from engine.errors import InvalidRequest
 from engine.generation import Final, generate
 from engine.model import Model
 from server.wire.fields import parse_fields
@@ -74,7 +75,10 @@ def answer(model: Model, name: str) -> dict[str, Any]:
     body = request(REQUESTS[name])
     prompt = model.tokenizer.encode(body["prompt"])
     asked = build_job(prompt, parse_fields(body, COMPLETION_KNOWN), model, Defaults({})).request
-    final = [step.final for step in generate(model, asked, tokens=[], n_past=0)][-1]
+    try:
+        final = [step.final for step in generate(model, asked, tokens=[], n_past=0)][-1]
+    except InvalidRequest as error:
+        return {"error": str(error)}
     assert isinstance(final, Final)
     found: dict[str, Any] = {"tokens": final.tokens, "stop_type": final.stop_type}
     if asked.sampling.n_probs:

@@ -25,7 +25,9 @@ RECORD = Path(__file__).parent / "records" / "answers.json"
 
 def ask(server: ReferenceServer, options: Mapping[str, Any]) -> dict[str, Any]:
     """The record of one request."""
-    answer = server.post("/completion", {**request(options), "return_tokens": True})
+    answer = server.client.post("/completion", json={**request(options), "return_tokens": True}).json()
+    if "error" in answer:
+        return {"error": answer["error"]["message"].removeprefix("got exception: ")}
     record = {"tokens": answer["tokens"], "stop_type": answer["stop_type"]}
     if "n_probs" in options:
         after = options.get("post_sampling_probs", False)

@@ -127,7 +127,7 @@ def test_a_token_element_is_asked_for_inside_a_token_too_but_cannot_be_taken_the
     matcher = matcher_of('root ::= "a" <[6]>')
     assert next_pieces(matcher) == {b"a", b"ab"}  # the reference's, which then gives up
     with pytest.raises(InvalidRequest, match=r"^Unexpected empty grammar stack after accepting piece: ab \(6\)$"):
-        accept(matcher, 6, WORDS)
+        accept(matcher, 6)
 
 
 def test_an_answer_that_comes_back_to_a_place_gets_the_same_tokens() -> None:
@@ -194,8 +194,9 @@ def test_what_is_no_grammar_is_refused_with_the_reason(text: str, reason: str) -
         "\n".join(f"r{i} ::= r{i + 1} r{i + 1}" for i in range(40))
         + '\nr40 ::= "a"\nroot ::= e r0\ne ::= f e "y" | "x"\nf ::= g\ng ::= |',
         "root ::= [^a]{0,2000} x*\nx ::= y root\ny ::= z\nz ::= |",
+        "root ::= (" + '"a" | ' * 200_000 + '"b")*',
     ],
-    ids=["nested", "long literal", "repetitions", "hidden left recursion", "empty rules"],
+    ids=["nested", "long literal", "repetitions", "hidden left recursion", "empty rules", "alternatives"],
 )
 def test_a_grammar_built_to_exhaust_is_refused_at_once(text: str) -> None:
     started = time.process_time()
@@ -219,6 +220,23 @@ def test_a_grammar_that_turns_out_to_recurse_on_the_left_ends_the_answer() -> No
         matcher.allows(PIECES.index(b"a"))
 
 
+def test_alternatives_that_lead_to_one_place_are_looked_at_once() -> None:
+    matcher = matcher_of("root ::= (" + '"a" | ' * 20_000 + '"b")*', b"a", b"ab")
+    assert next_pieces(matcher) == {b"<end>", b"a", b"b", b"ab"}
+
+
+def test_many_rules_are_read_in_time_that_grows_with_them() -> None:
+    matcher = matcher_of('root ::= "a"\n' + 'r ::= "b"\n' * 200_000)
+    assert next_pieces(matcher) == {b"a"}
+
+
+def test_a_grammar_that_is_no_utf8_is_refused_like_any_other() -> None:
+    text = b'root ::= "\xc3" "\xa9"* \xff'.decode(errors="surrogateescape")
+    with pytest.raises(InvalidGrammar) as caught:
+        grammar_matcher(GrammarParams(text), WORDS)
+    assert caught.value.reason == 'expected the end of the line at "?"* ?"'
+
+
 def test_many_ways_to_read_a_text_cost_no_more() -> None:
     words = Words([b"<end>", b"a" * 300, b"b"])
     matcher = grammar_matcher(GrammarParams('root ::= "a" root{0,3} | "a" root "a"'), words)
@@ -240,6 +258,12 @@ def test_a_lazy_grammar_lets_everything_come_until_its_word_does() -> None:
     assert matcher.awaits_trigger
     assert matcher.accept(PIECES.index(b"abc"))  # the grammar starts in the middle of it
     assert next_pieces(matcher) == {b"<end>", b"1", b"c"}
+
+
+def test_a_trigger_that_the_grammar_cannot_read_is_named_from_its_start() -> None:
+    matcher = lazy(GrammarTrigger(TriggerType.WORD, "bc"), text='root ::= "x"')
+    with pytest.raises(InvalidRequest, match=r"after accepting piece: bc \(7\)$"):
+        accept(matcher, PIECES.index(b"abc"))
 
 
 def test_a_word_is_no_pattern() -> None:
@@ -270,7 +294,7 @@ def test_a_token_starts_the_grammar() -> None:
     assert next_pieces(matcher) == {b"1", b"c"}
 
 
-@pytest.mark.parametrize("pattern", ["(", "(a)\\1", "a" * 5000, "((((a{999}){999}){999}){999})"])
+@pytest.mark.parametrize("pattern", ["(", "(a)\\1", "a" * 5000, "((((a{999}){999}){999}){999})", "(?=a)b", "(?!a)b"])
 def test_a_pattern_that_cannot_be_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidRequest, match=r"^Failed to initialize samplers: "):
         lazy(GrammarTrigger(TriggerType.PATTERN, pattern))
