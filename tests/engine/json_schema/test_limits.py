@@ -115,3 +115,32 @@ def test_a_caller_that_stands_deep_itself_gets_the_same_refusal() -> None:
     assert deeper(0)
     with pytest.raises(SchemaTooLarge):
         deeper(700)
+
+
+LONG = "_" * 400_000
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"const": "x" * 600_000},
+        {"$defs": {LONG: {}}, "type": ["object"] * 500, "properties": {"a": {"$ref": f"#/$defs/{LONG}"}}},
+        {"type": ["object"] * 500, "properties": {LONG: {}}},
+        {"type": ["string"] * 500, "pattern": LONG},
+        {"type": ["string"] * 500, "pattern": f"^{LONG}$"},
+        {"const": 1, "type": ["x"] * 9000},
+        {"anyOf": [{"type": "integer", "minimum": -(10**17) + i, "maximum": 10**17 - i} for i in range(1000)]},
+    ],
+    ids=["source", "reference", "name", "pattern", "anchored pattern", "types", "ranges"],
+)
+def test_what_would_be_read_again_and_again_counts_each_time(schema: dict[str, Any]) -> None:
+    with pytest.raises(SchemaTooLarge):
+        json_schema_to_grammar(schema)
+
+
+def test_a_value_of_one_of_its_types_is_not_named() -> None:
+    assert json_schema_to_grammar({"const": 1, "type": ["string"] * 1000 + ["integer"] * 1000}).warnings == ()
+
+
+def test_a_value_of_none_of_its_types_is_named() -> None:
+    assert json_schema_to_grammar({"const": 1, "type": ["wat", "string"]}).warnings
