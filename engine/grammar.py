@@ -90,7 +90,8 @@ def grammar_from_request(
     """The grammar of a request, and the tokens it preserves.
 
     Args:
-        fields: llama-server's; `grammar_triggers` as `GrammarTrigger`s. Without a grammar, the default's text counts.
+        fields: llama-server's, and `grammar_warnings`, those of its schema; `grammar_triggers` as `GrammarTrigger`s.
+            Without a grammar, the default's text counts.
         default: the command line's.
         vocabulary: knows which texts are one token.
 
@@ -100,7 +101,8 @@ def grammar_from_request(
     """
     found: dict[str, Any] = {"lazy": bool(fields.get("grammar_lazy")), "triggers": ()}
     if fields.get("grammar"):
-        found |= {"text": fields["grammar"], "type": fields.get("grammar_type") or "user", "warnings": ()}
+        found |= {"text": fields["grammar"], "type": fields.get("grammar_type") or "user"}
+        found["warnings"] = tuple(fields.get("grammar_warnings") or ())
         if fields["grammar"].startswith("%llguidance"):
             raise InvalidRequest("llguidance is not enabled: a grammar has to be GBNF")
     encoded = (vocabulary.encode(text, add_special=False) for text in fields.get("preserved_tokens") or ())

@@ -9,7 +9,7 @@ from engine.errors import InvalidRequest
 from engine.kernels import _kernels
 
 
-class Words(Protocol):
+class Vocabulary(Protocol):
     """What the infill sampler needs of a tokenizer."""
 
     @property
@@ -23,20 +23,20 @@ class Words(Protocol):
     def piece(self, token: int, /, *, special: bool = False) -> bytes: ...
 
 
-_known: weakref.WeakKeyDictionary[Words, _kernels.InfillVocabulary] = weakref.WeakKeyDictionary()
+_known: weakref.WeakKeyDictionary[Vocabulary, _kernels.InfillVocabulary] = weakref.WeakKeyDictionary()
 
 
-def infill_vocabulary(words: Words) -> _kernels.InfillVocabulary:
+def infill_vocabulary(vocabulary: Vocabulary) -> _kernels.InfillVocabulary:
     """The tokens by what begins what, kept for the vocabulary once computed.
 
     Raises:
         InvalidRequest: no token ends a turn or a text, so that the sampler could not end an answer. llama-server would
             abort at the first draw that wants to.
     """
-    if words not in _known:
-        end = words.eos if words.eot is None else words.eot
+    if vocabulary not in _known:
+        end = vocabulary.eos if vocabulary.eot is None else vocabulary.eot
         if end is None:
             raise InvalidRequest("the infill sampler needs a token that ends an answer; this vocabulary has none")
-        pieces = [words.piece(token) for token in range(words.n_vocab)]
-        _known[words] = _kernels.InfillVocabulary(pieces, sorted(words.eog), end)
-    return _known[words]
+        pieces = [vocabulary.piece(token) for token in range(vocabulary.n_vocab)]
+        _known[vocabulary] = _kernels.InfillVocabulary(pieces, sorted(vocabulary.eog), end)
+    return _known[vocabulary]

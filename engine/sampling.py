@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from engine import dry, grammar, infill
 from engine.dry import dry_breakers
 from engine.errors import InvalidRequest
 from engine.grammar import NO_GRAMMAR, GrammarError, GrammarParams, accept, grammar_from_request, grammar_matcher
@@ -55,21 +56,10 @@ def f32(value: float) -> float:
     return c_float(value).value
 
 
-class Vocabulary(Protocol):
+class Vocabulary(dry.Vocabulary, grammar.Vocabulary, infill.Vocabulary, Protocol):
     """What sampling needs of a tokenizer; `engine.tokenizer.Tokenizer` is one."""
 
-    @property
-    def n_vocab(self) -> int: ...
-    @property
-    def eos(self) -> int | None: ...
-    @property
-    def eot(self) -> int | None: ...
-    @property
-    def eog(self) -> frozenset[int]: ...
     def is_eog(self, token: int, /) -> bool: ...
-    def piece(self, token: int, /, *, special: bool = False) -> bytes: ...
-    def detokenize(self, tokens: Sequence[int], /, *, special: bool = True) -> bytes: ...
-    def encode(self, text: str, /, *, add_special: bool = True, parse_special: bool = True) -> list[int]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,8 +305,8 @@ class Sampler:
         breakers: list[tuple[int, list[int]]] = []
         if params.dry_multiplier != 0.0 and params.dry_base >= 1.0 and params.dry_penalty_last_n > 0:
             breakers = dry_breakers(vocabulary, params.dry_sequence_breakers)
-        infill = infill_vocabulary(vocabulary) if _kernels.Stage.INFILL in native.stages else None
-        self._chain = _kernels.SamplerChain(native, vocabulary.n_vocab, bias, breakers, keep_candidates, infill)
+        words = infill_vocabulary(vocabulary) if _kernels.Stage.INFILL in native.stages else None
+        self._chain = _kernels.SamplerChain(native, vocabulary.n_vocab, bias, breakers, keep_candidates, words)
         self._grammar = grammar_matcher(params.grammar, vocabulary) if params.grammar.text else None
 
     def accept_many(self, tokens: Sequence[int]) -> None:
@@ -444,16 +434,17 @@ def _logit_bias(value: Any, vocabulary: Vocabulary) -> list[tuple[int, float]]:
     found: list[tuple[int, float]] = []
     if isinstance(value, list):
         for pair in value:
-            if isinstance(pair, list) and len(pair) == 2 and (bias := _bias(pair[1])) is not None:
+            if isinstance(pair, list) and len(pair) == 2 and (bias := bias_of(pair[1])) is not None:
                 found += [(token, bias) for token in _bias_tokens(pair[0], vocabulary)]
     elif isinstance(value, dict):
         for key, amount in value.items():
-            if (bias := _bias(amount)) is not None:
+            if (bias := bias_of(amount)) is not None:
                 found += [(token, bias) for token in _bias_tokens(_as_number(key), vocabulary)]
     return found
 
 
-def _bias(value: Any) -> float | None:
+def bias_of(value: Any) -> float | None:
+    """The amount of a `logit_bias`, false for never; None for what is none."""
     if value is False:
         return -math.inf
     return f32(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

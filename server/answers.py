@@ -48,6 +48,11 @@ class Answer:
     load_ns: int
     stream: StepStream
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a schema asks for and its grammar does not hold, the same for all prompts."""
+        return self.jobs[0].request.sampling.grammar.warnings if self.jobs else ()
+
     async def __aiter__(self) -> AsyncIterator[Step]:
         """The steps of a single-prompt request."""
         async for batch in self.stream:

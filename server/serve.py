@@ -198,9 +198,6 @@ async def _serve(settings: Settings, catalog: Catalog, sockets: list[socket.sock
     residency = await loading
     entry, resident = catalog.default, residency.current()
     n_ctx = resident.model.n_ctx if resident else settings.n_ctx
-    if (grammar := settings.sampling.get("grammar")) is not None:
-        for warning in grammar.warnings:
-            log.warning("the grammar of the JSON schema does not hold %s", warning)
     log.info("model %s (%.0f MB) sha256 %s", entry.path, entry.size / 1e6, entry.sha256[:16])
     log.info(
         "context %d, threads %d, batch %d, micro-batch %d",

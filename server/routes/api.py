@@ -138,7 +138,6 @@ class _Jobs:
     Attributes:
         dropped: how many messages did not fit.
         form: how the answer looks; None where no template made the prompt.
-        warnings: what of the schema the answer need not follow.
         logprobs: how to show probabilities; None where nobody asks.
     """
 
@@ -147,7 +146,6 @@ class _Jobs:
         self.defaults = defaults
         self.dropped = 0
         self.form: ChatFormat | None = None
-        self.warnings: tuple[str, ...] = ()
         self.logprobs: Logprobs | None = None
 
     def __call__(self, model: Model) -> list[Job]:
@@ -176,7 +174,6 @@ class _Jobs:
         if self.form is None and asked.schema is not None:
             sampling["json_schema"] = asked.schema
         fields = parse_fields({**sampling, "n_predict": options.num_predict, "stop": list(options.stop)})
-        self.warnings = fields.warnings if self.form is None else self.form.warnings
         if self.form is not None:
             fields = formed(fields, self.form)
         return [checked_job(prompt, fields, model, self.defaults)]
@@ -302,7 +299,7 @@ class _Talk:
             self._loaded_ns = time.perf_counter_ns()
             yield (
                 answer,
-                Receipt(answer.entry, self._body, options, self._started_ns, asked.ignored, self._jobs.warnings),
+                Receipt(answer.entry, self._body, options, self._started_ns, asked.ignored, answer.warnings),
             )
 
     def _measured(self, final: generation.Final, timings: Timings, receipt: Receipt) -> ollama.Measured:

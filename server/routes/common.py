@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -119,12 +119,12 @@ class Run:
     build: Build
     body: Body
     ignored: tuple[str, ...]
-    warnings: Sequence[str] = ()
 
     def receipt(self, answer: Answer) -> Receipt:
         """The receipt to write while `answer` runs."""
-        options = self.residency.options
-        return Receipt(answer.entry, self.body.raw, options, self.body.read_ns, self.ignored, self.warnings)
+        return Receipt(
+            answer.entry, self.body.raw, self.residency.options, self.body.read_ns, self.ignored, answer.warnings
+        )
 
 
 @dataclass(frozen=True, slots=True)

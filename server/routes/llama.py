@@ -48,7 +48,7 @@ async def completion(request: Request) -> Response:
             shown_name(settings, answer.entry), fields, defaults.n_predict, reasoning_format=settings.reasoning_format
         )
 
-    run = Run(residency, asked_model(residency, body.json), build, body, fields.ignored, fields.warnings)
+    run = Run(residency, asked_model(residency, body.json), build, body, fields.ignored)
     if fields.stream:
         events = run_stream(run, lambda answer: _Style(answer, form_of(answer)))
         return EventStream(events, SSE, ping=fields.sse_ping_interval)

@@ -40,12 +40,11 @@ async def chat_completions(request: Request) -> Response:
     chat = openai.parse_chat(body.json)
     residency, defaults, settings = residency_of(request), defaults_of(request), settings_of(request)
     forms: list[ChatFormat] = []
-    warnings: list[str] = []
 
     def build(model: Model) -> list[Job]:
         template = openai.required_template(model.template)
         form = openai.chat_form(chat, template, settings.reasoning_format, settings.template_variables)
-        forms[:], warnings[:] = [form], form.warnings
+        forms[:] = [form]
         tokens = model.tokenizer.encode(form.prompt, add_special=True, parse_special=True)
         return [checked_job(tokens, formed(chat.fields, form), model, defaults)]
 
@@ -56,7 +55,7 @@ async def chat_completions(request: Request) -> Response:
         reader = AnswerReader(forms[0], begun=chat.continuation is not None and not chat.echo_prefill)
         return _ChatStyle(openai.ChatChunks(reader, shown_as(answer)))
 
-    run = Run(residency, asked_model(residency, body.json), build, body, chat.ignored, warnings)
+    run = Run(residency, asked_model(residency, body.json), build, body, chat.ignored)
     if chat.fields.stream:
         return EventStream(run_stream(run, style_of), SSE, ping=chat.fields.sse_ping_interval)
     whole = await until_disconnect(request, run_whole(run))
@@ -101,7 +100,7 @@ async def completions(request: Request) -> Response:
         return llama.Format(shown_name(settings, answer.entry), fields, defaults.n_predict)
 
     ignored = fields.ignored + (("echo",) if fields.echo else ())
-    run = Run(residency, asked_model(residency, body.json), build, body, ignored, fields.warnings)
+    run = Run(residency, asked_model(residency, body.json), build, body, ignored)
     if fields.stream:
         events = run_stream(run, lambda answer: _CompletionStyle(openai.CompletionChunks(form_of(answer))))
         return EventStream(events, SSE, ping=fields.sse_ping_interval)

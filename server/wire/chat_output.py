@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.chat_formats.formats import ChatFormat
+from engine.json_schema import SchemaGrammar
 from server.errors import BadRequest
 from server.wire.fields import CompletionFields
 
@@ -87,5 +88,5 @@ def formed(fields: CompletionFields, form: ChatFormat) -> CompletionFields:
         "stop": (*fields.stop, *form.stops),
     }
     if form.grammar:
-        update |= {"grammar": form.grammar, "grammar_type": "tool_calls"}
+        update["json_schema"] = SchemaGrammar(form.grammar, form.warnings)
     return fields.model_copy(update=update)

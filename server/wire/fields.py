@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, Va
 from engine.errors import InvalidRequest
 from engine.grammar import GrammarTrigger, TriggerType
 from engine.json_schema import SchemaGrammar, json_schema_to_grammar
-from engine.sampling import SAMPLER_LETTERS, sampler_names
+from engine.sampling import SAMPLER_LETTERS, bias_of, sampler_names
 from server.errors import BadRequest
 
 INT32_MAX = 2**31 - 1
@@ -157,7 +157,12 @@ def _breakers(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _reasoning_format(value: object) -> str:
+def reasoning_format_of(value: object) -> str:
+    """llama-server's name of what becomes of reasoning.
+
+    Raises:
+        ValueError: it knows none of the name, with its message.
+    """
     name = _string(value)
     if name not in REASONING_FORMATS:
         raise ValueError(f"Unknown reasoning format: {name}")
@@ -237,9 +242,10 @@ def _logit_bias(value: object, info: ValidationInfo) -> object:
 
 
 def _is_bias(pair: object) -> bool:
-    if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], int | str):
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
         return False
-    return pair[1] is False or (isinstance(pair[1], int | float) and pair[1] is not True)
+    token, amount = pair
+    return isinstance(token, int | str) and not isinstance(token, bool) and bias_of(amount) is not None
 
 
 def _items(value: object) -> Iterable[object]:
@@ -348,7 +354,7 @@ class CompletionFields(BaseModel):
     grammar_lazy: Bool = False
     # what llama-server's own chat code passes to itself
     chat_format: Off = None
-    reasoning_format: Annotated[str, BeforeValidator(_reasoning_format)] = "deepseek"
+    reasoning_format: Annotated[str, BeforeValidator(reasoning_format_of)] = "deepseek"
     generation_prompt: Str = ""
     parse_tool_calls: Bool = False
     chat_parser: Annotated[Str, refuse_when(lambda value: isinstance(value, str) and value != "")] = ""
@@ -369,11 +375,6 @@ class CompletionFields(BaseModel):
     # outside llama-server's table of fields
     id_slot: Annotated[int, BeforeValidator(_id_slot)] = -1
     ignored: tuple[str, ...] = ()
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What the schema asks for and its grammar does not hold."""
-        return () if self.json_schema is None else self.json_schema.warnings
 
 
 def parse_fields(body: Mapping[str, Any], known: frozenset[str] = frozenset()) -> CompletionFields:

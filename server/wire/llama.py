@@ -130,7 +130,8 @@ def resolve_sampling(fields_: CompletionFields, model: Model, defaults: Mapping[
     """
     given = {name: value for name in _SAMPLING_NAMES | _GRAMMAR_NAMES if (value := getattr(fields_, name)) is not None}
     if fields_.json_schema is not None:
-        given |= {"grammar": fields_.json_schema.text, "grammar_type": "output_format"}
+        grammar = fields_.json_schema
+        given |= {"grammar": grammar.text, "grammar_type": "output_format", "grammar_warnings": grammar.warnings}
     return SamplingParams.from_request(given, sampling_defaults(model, defaults), model.tokenizer)
 
 

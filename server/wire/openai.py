@@ -19,7 +19,7 @@ from engine.generation import Final, Shown, Step, Timings
 from server.errors import BadRequest, NotSupported
 from server.receipts import BUILD
 from server.wire.chat_output import WantedOutput, parse_output
-from server.wire.fields import REASONING_FORMATS, CompletionFields, parse_fields, to_int, wrong_type
+from server.wire.fields import CompletionFields, parse_fields, reasoning_format_of, to_int
 from server.wire.llama import Format, shown_tokens, shows_timings, whole_text
 
 CHAT_KNOWN = frozenset(
@@ -134,12 +134,10 @@ def _continuation(message: Mapping[str, Any], asked: Any) -> Continuation:
 def _reasoning_format(body: Mapping[str, Any]) -> str | None:
     if "reasoning_format" not in body:
         return None
-    name = body["reasoning_format"]
-    if not isinstance(name, str):
-        raise BadRequest(str(wrong_type("string", name)))
-    if name not in REASONING_FORMATS:
-        raise BadRequest(f"Unknown reasoning format: {name}")
-    return name
+    try:
+        return reasoning_format_of(body["reasoning_format"])
+    except ValueError as error:
+        raise BadRequest(str(error)) from None
 
 
 def _reasoning_budget(body: Mapping[str, Any]) -> int:

@@ -104,6 +104,25 @@ def test_format_gives_what_llama_server_s_field_gives(client: ollama.Client, htt
     assert here.message.content == there
 
 
+def test_what_a_schema_asks_in_vain_is_in_the_receipt_whatever_brought_it(start_server: Start) -> None:
+    schema = {"type": "integer", "multipleOf": 3}
+    with (
+        start_server("--json-schema", json.dumps(schema), "-c", "512") as process,
+        httpx.Client(base_url=process.url, timeout=120) as http,
+    ):
+        asked: list[tuple[str, dict[str, Any]]] = [
+            ("/completion", {"prompt": "x", "n_predict": 3}),
+            ("/completion", {"prompt": "x", "n_predict": 3, "json_schema": schema}),
+            ("/v1/chat/completions", {"messages": ASK, "max_tokens": 3, "json_schema": schema}),
+            ("/api/chat", {"model": MODEL, "messages": ASK, "stream": False, "format": schema, "options": GREEDY}),
+        ]
+        for path, body in asked:
+            receipt = http.post(path, json=body).json()["bankml_receipt"]
+            assert ["multipleOf" in warning for warning in receipt["warnings"]] == [True], (path, body)
+        free = http.post("/completion", json={"prompt": "x", "n_predict": 3, "grammar": "root ::= .*"}).json()
+        assert free["bankml_receipt"]["warnings"] == []
+
+
 def test_a_format_that_cannot_be_is_refused(http: httpx.Client) -> None:
     for path, given in (("/api/chat", {"messages": ASK}), ("/api/generate", {"prompt": "x", "raw": True})):
         response = http.post(path, json={"model": MODEL, "format": {"type": "wat"}, **given})

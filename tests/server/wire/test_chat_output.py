@@ -8,6 +8,7 @@ import pytest
 
 from engine.chat_formats.formats import chat_format
 from engine.chat_template import CHATML, ChatTemplate
+from engine.json_schema import SchemaGrammar
 from server.errors import BadRequest
 from server.wire.chat_output import formed, parse_output
 from server.wire.fields import parse_fields
@@ -51,9 +52,5 @@ def test_a_schema_and_a_grammar_together_are_refused() -> None:
 def test_the_form_of_an_answer_becomes_completion_fields() -> None:
     form = chat_format(ChatTemplate(CHATML), [{"role": "user", "content": "x"}], variables={}, schema=ONE)
     fields = formed(parse_fields({"stop": "a"}), form)
-    assert fields.grammar == form.grammar
-    assert (fields.grammar_type, fields.generation_prompt, fields.stop) == (
-        "tool_calls",
-        "<|im_start|>assistant\n",
-        ("a",),
-    )
+    assert fields.json_schema == SchemaGrammar(form.grammar, form.warnings)
+    assert (fields.generation_prompt, fields.stop) == ("<|im_start|>assistant\n", ("a",))

@@ -169,7 +169,8 @@ def test_a_schema_becomes_a_grammar_at_the_door() -> None:
     fields = parse_fields({"json_schema": {}})
     assert fields.json_schema is not None
     assert fields.json_schema.text.startswith("array ::= ")
-    warned = parse_fields({"json_schema": {"type": "number", "multipleOf": 3}})
+    warned = parse_fields({"json_schema": {"type": "number", "multipleOf": 3}}).json_schema
+    assert warned is not None
     assert any("multipleOf" in warning for warning in warned.warnings)
     message = complaint(json_schema={"type": "wat"})
     assert message.startswith("Field 'json_schema': \"json_schema\": JSON schema conversion failed:\n")
