@@ -35,9 +35,10 @@ int character_bytes(const char * text) {
     const int n = first < 0x80 ? 1 : first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
     for (int i = 1; i < n; ++i) {
         const auto byte = static_cast<uint8_t>(text[i]);
-        // not a continuation, or an overlong character, a surrogate or one past the last
-        const bool is_off = (byte & 0xC0) != 0x80 || (i == 1 && ((first == 0xE0 && byte < 0xA0) || (first == 0xED && byte > 0x9F) ||
-                                                              (first == 0xF0 && byte < 0x90) || (first == 0xF4 && byte > 0x8F)));
+        // not a continuation, or behind it an overlong character, a surrogate, or one past the last
+        const bool is_off = (byte & 0xC0) != 0x80 || (i == 1 && first == 0xE0 && byte < 0xA0) ||
+                            (i == 1 && first == 0xED && byte > 0x9F) || (i == 1 && first == 0xF0 && byte < 0x90) ||
+                            (i == 1 && first == 0xF4 && byte > 0x8F);
         if (is_off) {
             return 0;
         }

@@ -160,7 +160,8 @@ std::vector<Stage> SamplerParams::default_stages() {
 // Whether the chain, in the default order, can only end at the largest logit: no sampler before the temperature may
 // drop it.
 bool SamplerChain::is_greedy() const {
-    return params_.stages == SamplerParams::default_stages() && params_.ending == Ending::Plain && params_.temperature <= 0.0f && !(params_.dynatemp_range > 0.0f) &&
+    return params_.stages == SamplerParams::default_stages() && params_.ending == Ending::Plain &&
+           params_.temperature <= 0.0f && !(params_.dynatemp_range > 0.0f) &&
            params_.typical_p >= 1.0f && (params_.xtc_probability <= 0.0f || params_.xtc_threshold > 0.5f);
 }
 

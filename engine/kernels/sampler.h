@@ -2,8 +2,9 @@
 //
 // The chain: logit bias, then the samplers in the order that is asked for, then one draw. The samplers that change single
 // logits work on the whole row as long as the order begins with them (sampler_logits.cpp); the others on candidates
-// (sampler_order.cpp), few after a top-k that follows there, else every token. The reference's library fuses no multiply-add here, so plain expressions give its bits; expf,
-// logf, log2f, powf, pow and exp come from the C library in both.
+// (sampler_order.cpp), few after a top-k that follows there, else every token. The reference's library fuses no
+// multiply-add here, so plain expressions give its bits; expf, logf, log2f, powf, pow and exp come from the C library in
+// both.
 #pragma once
 
 #include <cstddef>

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from engine.sampling import RANDOM_SEED, f32
-from server.settings import FLAGS, SettingsError, load_settings, ollama_host, physical_cores
+from engine.sampling import DEFAULT_SAMPLERS, RANDOM_SEED, SAMPLER_LETTERS, f32
+from server.settings import FLAGS, Settings, SettingsError, load_settings, ollama_host, physical_cores
 
 
 @pytest.fixture(autouse=True)
@@ -234,3 +234,10 @@ def test_threads_past_llama_servers_limit_are_refused() -> None:
     assert load_settings({"n_threads": "512"}).n_threads == 512
     with pytest.raises(SettingsError, match="less than or equal to 512"):
         load_settings({"n_threads": "513"})
+
+
+def test_the_help_names_the_engine_s_samplers() -> None:
+    """The settings do not import the engine, which is slow; so the names stand there a second time."""
+    described = {name: Settings.model_fields[name].description or "" for name in ("samplers", "sampler_sequence")}
+    assert f"({';'.join(DEFAULT_SAMPLERS)})" in described["samplers"]
+    assert f"({''.join(SAMPLER_LETTERS)})" in described["sampler_sequence"]

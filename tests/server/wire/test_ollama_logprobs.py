@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.generation import Final, Shown, Step, Timings
+from engine.generation import Final, Shown, Step, StopType, Timings
 from server.wire.ollama_logprobs import Logprobs
 
 PIECES = {1: b"Hi", 2: b" you", 3: b"\xf0\x9f", 4: b"\x99\x82", 5: b"", 6: b" there"}
@@ -23,8 +23,8 @@ def run(n_best: int, *steps: Step) -> list[list[str]]:
     return [[token["token"] for token in logprobs.push(each)] for each in steps]
 
 
-def final(stop_type: str, tokens: Sequence[Shown] = ()) -> Final:
-    return Final(stop_type, shown=list(tokens))  # type: ignore[arg-type]
+def final(stop_type: StopType, tokens: Sequence[Shown] = ()) -> Final:
+    return Final(stop_type, shown=list(tokens))
 
 
 def test_a_token_goes_out_with_its_text() -> None:
