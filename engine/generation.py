@@ -173,6 +173,8 @@ class Final:
             never streams it.
         has_new_line: a newline was released.
         shown: the tokens with probabilities, those left out that a stop string cost.
+        n_resampled: tokens drawn again because the grammar did not take the first draw.
+        grammar_ns: nanoseconds spent on the grammar.
     """
 
     stop_type: StopType
@@ -187,6 +189,8 @@ class Final:
     held: str = ""
     has_new_line: bool = False
     shown: list[Shown] = field(default_factory=list)
+    n_resampled: int = 0
+    grammar_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +287,7 @@ def _run(
         if on_prompt is not None:
             on_prompt(n_done, len(prompt))
     sampler.accept_many(prompt)
-    answer = _Answer(model, request, prompt, sampler.seed)
+    answer = _Answer(model, request, prompt, sampler)
     n_evaluated = len(prompt) - n_past
     prompt_ns = first = 0
     while True:
@@ -338,12 +342,12 @@ def _evaluate_prompt(
 class _Answer:
     """The answer so far, and whether it is over. One object a generation."""
 
-    def __init__(self, model: Playable, request: GenerationRequest, prompt: list[int], seed: int) -> None:
+    def __init__(self, model: Playable, request: GenerationRequest, prompt: list[int], sampler: Sampler) -> None:
         self._n_ctx = model.n_ctx
         self._tokenizer: Any = model.tokenizer
         self._request = request
         self._n_prompt = len(prompt)
-        self._seed = seed
+        self._sampler = sampler
         self._text = AnswerText(request.stop)
         self._has_new_line = False
         self._line_start = 0
@@ -413,12 +417,14 @@ class _Answer:
             tokens=self.tokens,
             tokens_cached=n_cached,
             tokens_evaluated=self._n_prompt,
-            seed=self._seed,
+            seed=self._sampler.seed,
             text=as_text(data[: len(data) - n_cut]),
             cut_character=n_cut > 0,
             held=as_text(held[: len(held) - n_cut]),
             has_new_line=self._has_new_line,
             shown=self._shown_but(word) if stop_type == "word" else self._shown,
+            n_resampled=self._sampler.n_resampled,
+            grammar_ns=self._sampler.grammar_ns,
         )
 
     def _shown_but(self, word: str) -> list[Shown]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ctypes import c_float
@@ -296,6 +297,8 @@ class Sampler:
 
     def __init__(self, params: SamplingParams, vocabulary: Vocabulary, *, keep_candidates: bool = False) -> None:
         params.check()
+        #: Tokens drawn again because the grammar did not take the first draw, and nanoseconds spent on the grammar.
+        self.n_resampled = self.grammar_ns = 0
         #: The seed really used: the request's, or the one drawn.
         self.seed = secrets.randbelow(RANDOM_SEED) if params.seed == RANDOM_SEED else params.seed
         native = native_params(params, self.seed)
@@ -320,8 +323,10 @@ class Sampler:
             InvalidRequest: the grammar cannot go on after it.
         """
         if self._grammar is not None:
+            started = time.perf_counter_ns()
             with _grammar_errors():
                 accept(self._grammar, token)
+            self.grammar_ns += time.perf_counter_ns() - started
         self._chain.accept(token)
 
     def sample(self, logits: NDArray[np.float32]) -> int:
@@ -336,11 +341,16 @@ class Sampler:
         token: int = self._chain.sample(logits)
         if self._grammar is None:
             return token
+        started = time.perf_counter_ns()
+        masked = None
         with _grammar_errors():
-            if self._grammar.allows(token):
-                return token
-            masked = logits.copy()
-            self._grammar.mask(masked)
+            if not self._grammar.allows(token):
+                masked = logits.copy()
+                self._grammar.mask(masked)
+        self.grammar_ns += time.perf_counter_ns() - started
+        if masked is None:
+            return token
+        self.n_resampled += 1
         return self._chain.sample(masked)
 
     def probabilities(self, n_best: int, token: int) -> TokenProbabilities:

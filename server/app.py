@@ -14,6 +14,7 @@ from engine.errors import EngineError
 from registry.errors import RegistryError
 from server.errors import ApiError, handle
 from server.guards import Guards
+from server.metrics import Metrics
 from server.routes import api, llama, status, v1
 from server.settings import Settings
 from server.streams import ClientDisconnected, ServerStopping
@@ -51,4 +52,6 @@ def create_app(settings: Settings, residency: Residency) -> Starlette:
     app.router.redirect_slashes = False  # llama-server knows no such thing
     app.state.settings = settings
     app.state.residency = residency
+    app.state.metrics = Metrics(residency.options.n_batch)
+    residency.on_end = app.state.metrics.count
     return app

@@ -136,7 +136,7 @@ class Settings(SamplingSettings):
     slots: Annotated[Switch, flag("--slots", "LLAMA_ARG_ENDPOINT_SLOTS", off="--no-slots", group=_LATER)] = Field(
         True, description="answer GET /slots"
     )
-    metrics: Annotated[Switch, flag("--metrics", "LLAMA_ARG_ENDPOINT_METRICS", group=_LATER)] = Field(
+    metrics: Annotated[Switch, flag("--metrics", "LLAMA_ARG_ENDPOINT_METRICS")] = Field(
         False, description="answer GET /metrics"
     )
     props: Annotated[Switch, flag("--props", "LLAMA_ARG_ENDPOINT_PROPS", group=_LATER)] = Field(

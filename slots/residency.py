@@ -62,10 +62,31 @@ class Resident:
 
 @dataclass(slots=True, frozen=True)
 class Job:
-    """One prompt to run: what the engine is asked, and whether the slot's tokens may be reused."""
+    """One prompt to run: what the engine is asked, whether the slot's tokens may be reused, and when it was asked
+    (`time.perf_counter_ns`)."""
 
     request: GenerationRequest
     cache_prompt: bool = True
+    asked_ns: int = field(default_factory=time.perf_counter_ns)
+
+
+@dataclass(slots=True)
+class Ended:
+    """What became of a job that has ended, whatever ended it.
+
+    Attributes:
+        entry: the model that worked on it.
+        n_cached: prompt tokens that were in the slot already.
+        waited_ns: nanoseconds from asking to the start of the work.
+        n_processed: prompt tokens evaluated.
+        step: the newest step, None when there is none; it has `final` if the answer came to its end.
+    """
+
+    entry: Entry
+    n_cached: int
+    waited_ns: int
+    n_processed: int = 0
+    step: Step | None = None
 
 
 class StepStream:
@@ -84,6 +105,7 @@ class StepStream:
         self._waiter: asyncio.Future[None] | None = None
         self._stop = threading.Event()
         self._woken = False
+        self._on_end = residency.on_end
         self._error: BaseException | None = None
         self._idle = False
         self._future = residency.submit(self._run, resident, jobs)
@@ -92,17 +114,30 @@ class StepStream:
 
     def _run(self, resident: Resident, jobs: Sequence[Job]) -> None:
         """Worker thread: drive the one loop and hand each step over."""
-        slot = resident.slot
         for index, job in enumerate(jobs):
-            n_past = slot.reuse(job.request.prompt, job.cache_prompt)
-            steps = generate(
-                resident.model, job.request, tokens=slot.tokens, n_past=n_past, cancelled=self._stop.is_set
-            )
+            self._run_job(resident, index, job)
+
+    def _run_job(self, resident: Resident, index: int, job: Job) -> None:
+        slot, prompt = resident.slot, job.request.prompt
+        n_past = slot.reuse(prompt, job.cache_prompt)
+        ended = Ended(resident.entry, n_past, time.perf_counter_ns() - job.asked_ns)
+        steps = generate(resident.model, job.request, tokens=slot.tokens, n_past=n_past, cancelled=self._stop.is_set)
+        try:
             for step in steps:
-                self._ready.append((index, step))
-                if not self._woken:
-                    self._woken = True
-                    self._loop.call_soon_threadsafe(self._wake)
+                ended.step = step
+                if step.final is None:
+                    self._hand_over(index, step)
+        finally:
+            ended.n_processed = min(len(slot.tokens), len(prompt)) - n_past
+            self._on_end(ended)
+        assert ended.step is not None
+        self._hand_over(index, ended.step)  # the last one, once it is counted
+
+    def _hand_over(self, index: int, step: Step) -> None:
+        self._ready.append((index, step))
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
         self._woken = False
@@ -216,12 +251,17 @@ class Residency:
         catalog: the models that may be loaded.
         options: how to open them.
         keep_alive: seconds a model stays after a request that names no keep-alive of its own; used by `touch(None)`.
+
+    Attributes:
+        on_end: told of every job that ends, in the worker thread and before its last step is handed over.
     """
 
     def __init__(self, catalog: Catalog, options: ModelOptions, *, keep_alive: float = 300.0) -> None:
         self.catalog = catalog
         self.options = options
         self.keep_alive = keep_alive
+        self.on_end: Callable[[Ended], None] = lambda ended: None
+        self._n_waiting = 0
         self._engine = asyncio.Lock()  # asyncio's lock serves its waiters in the order they came
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
         self._resident: Resident | None = None
@@ -280,6 +320,11 @@ class Residency:
         """Whether somebody holds the engine."""
         return self._engine.locked()
 
+    @property
+    def n_waiting(self) -> int:
+        """How many wait for the engine."""
+        return self._n_waiting
+
     # -- using -----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
@@ -331,6 +376,8 @@ class Residency:
     async def _wait_for_turn(self, prepare: Callable[[], Awaitable[None]] | None) -> None:
         """Take the next place in the queue, prepare, and wait until the engine is ours."""
         place = asyncio.ensure_future(self._engine.acquire())
+        self._n_waiting += 1
+        place.add_done_callback(self._no_longer_waits)
         try:
             if prepare is not None:
                 await prepare()
@@ -343,6 +390,9 @@ class Residency:
                 if not place.cancelled():
                     self._engine.release()
             raise
+
+    def _no_longer_waits(self, _: object) -> None:
+        self._n_waiting -= 1
 
     def touch(self, keep_alive: float | None = None) -> None:
         """Start the resident model's time anew, as after a request with this `keep_alive` (see `acquire`)."""

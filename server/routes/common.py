@@ -18,6 +18,7 @@ from engine.model import Model
 from registry.catalog import Entry
 from server.answers import Answer, Build, open_answer
 from server.errors import JSON, BadRequest, error_object, log_failure
+from server.metrics import Metrics
 from server.receipts import Receipt
 from server.settings import Settings
 from server.streams import sse
@@ -36,6 +37,12 @@ def settings_of(request: Request) -> Settings:
     """What the command line says."""
     settings: Settings = request.app.state.settings
     return settings
+
+
+def metrics_of(request: Request) -> Metrics:
+    """What the server has done so far."""
+    metrics: Metrics = request.app.state.metrics
+    return metrics
 
 
 def defaults_of(request: Request) -> Defaults:

@@ -15,8 +15,9 @@ from starlette.routing import Route
 
 from engine.model import Model
 from server.errors import ApiError
+from server.metrics import exposition
 from server.receipts import BUILD
-from server.routes.common import json_response, residency_of, settings_of, shown_name
+from server.routes.common import json_response, metrics_of, residency_of, settings_of, shown_name
 from server.settings import Settings
 from server.wire import llama
 from server.wire.fields import CompletionFields
@@ -65,6 +66,16 @@ async def props(request: Request) -> Response:
     """`GET /props`."""
     resident = await residency_of(request).current_or_default()
     return json_response(props_body(resident, settings_of(request)))
+
+
+async def metrics(request: Request) -> Response:
+    """`GET /metrics`, with `--metrics`: Prometheus' text, at once, whatever the engine is doing."""
+    if not settings_of(request).metrics:
+        raise ApiError(501, "This server does not support metrics endpoint. Start it with `--metrics`")
+    residency, kept = residency_of(request), metrics_of(request)
+    series = kept.scrape(n_processing=int(residency.busy), n_deferred=residency.n_waiting)
+    headers = {"content-type": "text/plain; version=0.0.4", "process-start-time-unix": str(int(kept.started))}
+    return Response(exposition(series), headers=headers)
 
 
 def file_type(model: Model) -> str:
@@ -118,7 +129,7 @@ def props_body(resident: Resident, settings: Settings) -> dict[str, Any]:
         "media_marker": _MEDIA_MARKER,
         "endpoint_slots": False,
         "endpoint_props": False,
-        "endpoint_metrics": False,
+        "endpoint_metrics": settings.metrics,
         "ui": False,
         "ui_settings": {},
         "chat_template": "" if model.template is None else model.template.source,
@@ -136,7 +147,6 @@ def _capabilities(model: Model) -> dict[str, bool]:
 
 
 NOT_SUPPORTED: Mapping[tuple[str, str], str] = {
-    ("GET", "/metrics"): "This server does not support metrics endpoint. Start it with `--metrics`",
     ("POST", "/props"): "This server does not support changing global properties. Start it with `--props`",
     ("GET", "/slots"): "This server does not support slots endpoint. Start it with `--slots`",
     ("POST", "/slots/{id_slot}"): "This server does not support slots action. Start it with `--slot-save-path`",
@@ -175,5 +185,6 @@ routes = [
     Route("/models", models, methods=["GET"]),
     Route("/v1/models", models, methods=["GET"]),
     Route("/props", props, methods=["GET"]),
+    Route("/metrics", metrics, methods=["GET"]),
     *(_refusing(path, method, message) for (method, path), message in NOT_SUPPORTED.items()),
 ]

@@ -20,7 +20,7 @@ from engine.sampling import SamplingParams
 from registry.catalog import Catalog
 from registry.errors import ModelFileChanged, ModelNotFound
 from slots import residency as module
-from slots.residency import FOREVER, Job, Lease, Residency, StepStream
+from slots.residency import FOREVER, Ended, Job, Lease, Residency, StepStream
 
 OPTIONS = ModelOptions(n_ctx=512, n_threads=1)
 GREEDY = SamplingParams(temperature=0.0)
@@ -338,3 +338,38 @@ async def test_a_file_that_was_touched_is_verified_again_once_and_served(model_p
         async with residency.acquire(None) as lease:
             assert lease.loaded is loads
     await residency.stop()
+
+
+async def test_the_end_of_every_job_is_told_before_its_last_step_is_read(residency: Residency) -> None:
+    ended: list[Ended] = []
+    residency.on_end = ended.append
+    async with residency.acquire(None) as lease:
+        async for batch in lease.stream([job([1, 2, 3, 4]), job([1, 2, 5])]):
+            n_over = sum(step.final is not None for _, step in batch)
+            assert len(ended) >= n_over
+    assert [(one.n_cached, one.n_processed) for one in ended] == [(0, 4), (2, 1)]
+    assert all(one.step is not None and one.step.final is not None for one in ended)
+    assert ended[1].waited_ns > ended[0].waited_ns > 0
+
+
+async def test_a_job_that_is_stopped_in_its_prompt_is_told_with_what_it_evaluated(residency: Residency) -> None:
+    ended: list[Ended] = []
+    residency.on_end = ended.append
+    async with residency.acquire(None) as lease:
+        stream = lease.stream([job([1] * 500)])
+        await stream.aclose()
+        assert [(one.n_processed, one.step) for one in ended] in ([(0, None)], [(len(lease.slot.tokens), None)])
+
+
+async def test_who_waits_is_counted(residency: Residency) -> None:
+    async def wait() -> None:
+        async with residency.acquire(None):
+            assert residency.n_waiting == 0
+
+    async with residency.acquire(None):
+        assert residency.n_waiting == 0
+        waiter = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert residency.n_waiting == 1
+    await waiter

@@ -86,3 +86,40 @@ def test_the_record_and_the_server_speak_of_the_same_file(client: httpx.Client) 
 def test_a_weight_type_that_is_no_known_number_is_unknown(value: Any) -> None:
     model = cast(Model, SimpleNamespace(metadata={} if value is None else {"general.file_type": value}))
     assert file_type(model) == "unknown, may not work"
+
+
+METRICS = (
+    ("counter", "prompt_tokens_total prompt_tokens_cached_total prompt_seconds_total tokens_predicted_total"),
+    ("counter", "tokens_predicted_seconds_total n_decode_total n_tokens_max spec_decode_num_draft_tokens_total"),
+    ("counter", "spec_decode_num_accepted_tokens_total spec_decode_num_drafts_total"),
+    ("gauge", "prompt_tokens_seconds predicted_tokens_seconds requests_processing requests_deferred"),
+    ("gauge", "n_busy_slots_per_decode"),
+)
+
+
+def test_metrics_are_the_references_by_name_kind_and_order(start_server: Callable[..., BankmlServer]) -> None:
+    with start_server("--metrics", "-c", "256") as server:
+        assert server.client.get("/props").json()["endpoint_metrics"] is True
+        asked = {"prompt": "one two three", "n_predict": 4, "seed": 1, "ignore_eos": True}
+        prompts = server.client.post("/tokenize", json={"content": asked["prompt"]}).json()["tokens"]
+        server.client.post("/completion", json=asked)
+        answer = server.client.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4"
+    assert int(answer.headers["process-start-time-unix"]) > 1_700_000_000
+    lines = answer.text.splitlines()
+    kinds = [line.removeprefix("# TYPE llamacpp:") for line in lines if line.startswith("# TYPE llamacpp:")]
+    assert kinds == [f"{name} {kind}" for kind, names in METRICS for name in names.split()]
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert values["llamacpp:prompt_tokens_total"] == str(len(prompts))
+    assert values["llamacpp:tokens_predicted_total"] == "4"
+    assert values["llamacpp:n_decode_total"] == "4"
+    assert values["llamacpp:requests_processing"] == "0"
+
+
+def test_metrics_need_their_flag(client: httpx.Client) -> None:
+    answer = client.get("/metrics")
+    assert answer.status_code == 501
+    assert answer.json()["error"]["message"] == (
+        "This server does not support metrics endpoint. Start it with `--metrics`"
+    )
+    assert client.get("/props").json()["endpoint_metrics"] is False
