@@ -39,9 +39,10 @@ class ServerStopping(Exception):
         super().__init__("the server is shutting down")
 
 
-def sse(event: object) -> bytes:
-    """One server-sent event with `event` as JSON: `data: {...}` and a blank line."""
-    return b"data: " + orjson.dumps(event) + b"\n\n"
+def sse(event: object, name: str = "") -> bytes:
+    """One server-sent event with `event` as JSON: `data: {...}` and a blank line, behind its name if it has one."""
+    head = f"event: {name}\n".encode() if name else b""
+    return head + b"data: " + orjson.dumps(event) + b"\n\n"
 
 
 def ndjson(event: object) -> bytes:

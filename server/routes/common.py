@@ -167,7 +167,7 @@ async def run_whole(run: Run) -> Whole:
 class Style(Protocol):
     """How an API shows a stream. Pure: steps in, events out."""
 
-    end: bytes
+    end: bytes = b""
     """What closes the stream."""
 
     def text_of(self, index: int, step: Step) -> str:
@@ -181,6 +181,14 @@ class Style(Protocol):
     def receipt(self, receipt: Mapping[str, Any]) -> Any:
         """The receipt's event."""
         ...
+
+    def encode(self, event: Any) -> bytes:
+        """An event on the wire."""
+        return sse(event)
+
+    def failure(self, error: Mapping[str, Any]) -> bytes:
+        """The end of a stream that fails, on the wire; `error` is llama-server's error object."""
+        return sse({"error": error})
 
 
 async def run_stream(run: Run, style_of: StyleOf) -> AsyncGenerator[bytes, None]:
@@ -202,16 +210,16 @@ async def run_stream(run: Run, style_of: StyleOf) -> AsyncGenerator[bytes, None]
                     text = style.text_of(index, step)
                     if text and index == 0:
                         receipt.text(text)
-                    chunks += [sse(event) for event in style.events(index, step, text)]
+                    chunks += [style.encode(event) for event in style.events(index, step, text)]
                     if step.final is not None:
                         prompt_tokens += step.final.tokens_evaluated
                         completion_tokens += step.timings.predicted_n
                 yield b"".join(chunks)
         except Exception as error:
             log_failure("a stream", error)
-            yield sse({"error": error_object(error)})
+            yield style.failure(error_object(error))
             return
-        yield sse(style.receipt(receipt.finish(prompt_tokens, completion_tokens))) + style.end
+        yield style.encode(style.receipt(receipt.finish(prompt_tokens, completion_tokens))) + style.end
 
 
 class StyleOf(Protocol):

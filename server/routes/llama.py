@@ -15,6 +15,7 @@ from engine.model import Model
 from server.answers import Answer
 from server.routes.common import (
     Run,
+    Style,
     asked_model,
     checked_job,
     defaults_of,
@@ -65,10 +66,8 @@ async def completion(request: Request) -> Response:
     return json_response(bodies[0] if len(bodies) == 1 else bodies)
 
 
-class _Style:
+class _Style(Style):
     """A `/completion` stream."""
-
-    end = b""
 
     def __init__(self, answer: Answer, form: llama.Format) -> None:
         self._answer = answer

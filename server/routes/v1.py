@@ -9,13 +9,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine.chat_formats.formats import ChatFormat
-from engine.chat_formats.reader import AnswerReader
 from engine.generation import Step
 from engine.model import Model
 from server.answers import Answer
+from server.routes.chat import ChatRun
 from server.routes.common import (
     Run,
+    Style,
     asked_model,
     checked_job,
     defaults_of,
@@ -29,7 +29,6 @@ from server.routes.common import (
 )
 from server.streams import DONE, SSE, EventStream, until_disconnect
 from server.wire import llama, openai
-from server.wire.chat_output import formed
 from server.wire.fields import parse_fields
 from slots.residency import Job
 
@@ -38,36 +37,23 @@ async def chat_completions(request: Request) -> Response:
     """`POST /v1/chat/completions`, whole or streamed."""
     body = await read_body(request)
     chat = openai.parse_chat(body.json)
-    residency, defaults, settings = residency_of(request), defaults_of(request), settings_of(request)
-    forms: list[ChatFormat] = []
-
-    def build(model: Model) -> list[Job]:
-        template = openai.required_template(model.template)
-        form = openai.chat_form(chat, template, settings.reasoning_format, settings.template_variables)
-        forms[:] = [form]
-        tokens = model.tokenizer.encode(form.prompt, add_special=True, parse_special=True)
-        return [checked_job(tokens, formed(chat.fields, form), model, defaults)]
-
-    def shown_as(answer: Answer) -> llama.Format:
-        return llama.Format(shown_name(settings, answer.entry), chat.fields, defaults.n_predict)
-
-    def style_of(answer: Answer) -> _ChatStyle:
-        reader = AnswerReader(forms[0], begun=chat.continuation is not None and not chat.echo_prefill)
-        return _ChatStyle(openai.ChatChunks(reader, shown_as(answer)))
-
-    run = Run(residency, asked_model(residency, body.json), build, body, chat.ignored)
+    talk = ChatRun(request, body, chat)
     if chat.fields.stream:
-        return EventStream(run_stream(run, style_of), SSE, ping=chat.fields.sse_ping_interval)
-    whole = await until_disconnect(request, run_whole(run))
+
+        def style_of(answer: Answer) -> _ChatStyle:
+            return _ChatStyle(openai.ChatChunks(talk.reader(), talk.shown_as(answer)))
+
+        return EventStream(run_stream(talk.run, style_of), SSE, ping=chat.fields.sse_ping_interval)
+    whole = await until_disconnect(request, run_whole(talk.run))
     final, timings = whole.finals[0]
-    message = openai.chat_message(forms[0], final)
-    shown = openai.chat_body(message, final, timings, shown_as(whole.answer))
+    message = openai.chat_message(talk.form, final)
+    shown = openai.chat_body(message, final, timings, talk.shown_as(whole.answer))
     whole.receipt.text(message.reasoning + message.content)
     shown["bankml_receipt"] = whole.finish()
     return json_response(shown)
 
 
-class _ChatStyle:
+class _ChatStyle(Style):
     """A chat stream."""
 
     end = DONE
@@ -111,7 +97,7 @@ async def completions(request: Request) -> Response:
     return json_response(shown)
 
 
-class _CompletionStyle:
+class _CompletionStyle(Style):
     """A `/v1/completions` stream."""
 
     end = DONE

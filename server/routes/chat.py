@@ -1,0 +1,154 @@
+"""A chat request on its way to the engine, in whichever API's words it came, and the answer in that API's shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from engine.chat_formats.formats import ChatFormat
+from engine.chat_formats.messages import ChatMessage
+from engine.chat_formats.reader import AnswerReader
+from engine.generation import Final, Step, Timings
+from engine.model import Model
+from server.answers import Answer
+from server.routes.common import (
+    Body,
+    Run,
+    Style,
+    asked_model,
+    checked_job,
+    defaults_of,
+    json_response,
+    residency_of,
+    run_stream,
+    run_whole,
+    settings_of,
+    shown_name,
+)
+from server.streams import SSE, EventStream, sse, until_disconnect
+from server.wire import openai
+from server.wire.chat_output import formed
+from server.wire.llama import Format
+from server.wire.named_events import Event, NamedEvents
+from slots.residency import Job
+
+
+class ChatRun:
+    """One chat request: what to run, and how its answer looks.
+
+    Args:
+        request: as it came.
+        body: what it said; `model` in it names the model.
+        chat: the chat request that it means.
+        ignored: names of what was accepted and changes nothing, besides the chat request's own.
+
+    Attributes:
+        chat: as given.
+        run: for `run_whole` and `run_stream`.
+    """
+
+    def __init__(self, request: Request, body: Body, chat: openai.ChatRequest, ignored: Iterable[str] = ()) -> None:
+        residency = residency_of(request)
+        self.chat = chat
+        self.run = Run(residency, asked_model(residency, body.json), self._build, body, (*chat.ignored, *ignored))
+        self._settings = settings_of(request)
+        self._defaults = defaults_of(request)
+        self._form: ChatFormat | None = None
+
+    def _build(self, model: Model) -> list[Job]:
+        """The job for `model`.
+
+        Raises:
+            BadRequest, InvalidRequest: what is wrong with the request.
+            ContextOverflow: the prompt has no room.
+        """
+        self._form = self.form_for(model)
+        tokens = model.tokenizer.encode(self._form.prompt, add_special=True, parse_special=True)
+        return [checked_job(tokens, formed(self.chat.fields, self._form), model, self._defaults)]
+
+    def form_for(self, model: Model) -> ChatFormat:
+        """The prompt for `model` and the form of its answer.
+
+        Raises:
+            BadRequest, InvalidRequest: what is wrong with the request.
+        """
+        template = openai.required_template(model.template)
+        settings = self._settings
+        return openai.chat_form(self.chat, template, settings.reasoning_format, settings.template_variables)
+
+    @property
+    def form(self) -> ChatFormat:
+        """How the answer looks, once it is open."""
+        assert self._form is not None, "the answer is not open"
+        return self._form
+
+    def shown_as(self, answer: Answer) -> Format:
+        """What the answer shows besides its text."""
+        return Format(shown_name(self._settings, answer.entry), self.chat.fields, self._defaults.n_predict)
+
+    def reader(self) -> AnswerReader:
+        """Cuts a stream; the beginning of a continued answer is said again where llama-server says it."""
+        return AnswerReader(self.form, begun=self.chat.continuation is not None and not self.chat.echo_prefill)
+
+
+class WholeAnswer(Protocol):
+    """Makes the body of an answer that is not streamed."""
+
+    def __call__(self, message: ChatMessage, final: Final, timings: Timings, form: Format, /) -> dict[str, Any]: ...
+
+
+class StreamedAnswer(Protocol):
+    """Makes the events of an answer that is streamed."""
+
+    def __call__(self, reader: AnswerReader, form: Format, /) -> NamedEvents: ...
+
+
+async def answer_chat(
+    request: Request, chat: ChatRun, whole: WholeAnswer, streamed: StreamedAnswer, *, error_event: str = ""
+) -> Response:
+    """The answer to a chat request in the shape of an API with named events.
+
+    Args:
+        error_event: the name of the event that ends a stream which fails; without one it is OpenAI's, with no name.
+    """
+    fields = chat.chat.fields
+    if fields.stream:
+
+        def style_of(answer: Answer) -> Style:
+            return _NamedStyle(streamed(chat.reader(), chat.shown_as(answer)), error_event)
+
+        return EventStream(run_stream(chat.run, style_of), SSE, ping=fields.sse_ping_interval)
+    done = await until_disconnect(request, run_whole(chat.run))
+    final, timings = done.finals[0]
+    message = openai.chat_message(chat.form, final)
+    shown = whole(message, final, timings, chat.shown_as(done.answer))
+    done.receipt.text(message.reasoning + message.content)
+    shown["bankml_receipt"] = done.finish()
+    return json_response(shown)
+
+
+class _NamedStyle(Style):
+    """A stream of named events; the receipt is in its last one."""
+
+    def __init__(self, events: NamedEvents, error_event: str) -> None:
+        self._events = events
+        self._error_event = error_event
+
+    def text_of(self, index: int, step: Step) -> str:
+        return self._events.text_of(step)
+
+    def events(self, index: int, step: Step, text: str) -> Iterator[Event]:
+        return self._events.of_step(step)
+
+    def receipt(self, receipt: Mapping[str, Any]) -> Event:
+        return self._events.last(receipt)
+
+    def encode(self, event: Event) -> bytes:
+        name, data = event
+        return sse(data, name)
+
+    def failure(self, error: Mapping[str, Any]) -> bytes:
+        return sse(error, self._error_event) if self._error_event else super().failure(error)
