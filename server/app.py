@@ -45,7 +45,7 @@ def create_app(settings: Settings, residency: Residency) -> Starlette:
 
     app = Starlette(
         routes=[*status.routes, *llama.routes, *v1.routes, *api.routes],
-        middleware=[Middleware(Guards, host=settings.host, api_keys=settings.api_keys)],
+        middleware=[Middleware(Guards, hosts=[host for host, _ in settings.addresses], api_keys=settings.api_keys)],
         exception_handlers=dict.fromkeys(HANDLED, handle),
         lifespan=lifespan,
     )

@@ -168,11 +168,17 @@ def command() -> None:
 
 
 @command.command(cls=FlagCommand, params=[_version_option], short_help="Serve a model over HTTP.")
-def serve(**given: Any) -> None:
+@click.argument("file", metavar="[FILE]", required=False)
+def serve(file: str | None, **given: Any) -> None:
     """Serve a model over HTTP: llama-server's, OpenAI's and Ollama's endpoints.
 
-    The flags are llama-server's. A flag beats its environment variable, named in brackets, which beats the default.
+    FILE is the model, as with -m. The flags are llama-server's. A flag beats its environment variable, named in
+    brackets, which beats the default.
     """
+    if file is not None:
+        if given["set_model"] is not None:
+            raise click.ClickException("FILE and --model are both given")
+        given["set_model"] = file
     settings = read_settings(given)
     from server.serve import ServeError
     from server.serve import serve as start

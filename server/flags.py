@@ -30,9 +30,11 @@ class Foreign:
     why: str = ""
 
 
+# --native is how clients start bankML's other implementation without a llama-server behind it, as this one always is.
 # Scheduling, placement, loading, logging, drafts without a draft model, and what a server with one slot, one device
 # and no web page has no use for.
 _IGNORED = """
+--native
 -tb --threads-batch =N
 -C --cpu-mask =M
 -Cr --cpu-range =LO-HI

@@ -56,7 +56,7 @@ class Guards:
 
     Args:
         app: what lies behind them.
-        host: the addresses the server is bound to, comma-separated. When all are loopback ones, the Host header must
+        hosts: the addresses the server is bound to. When all are loopback ones, the Host header must
             name this machine too, so that a web page cannot reach the server through a name of its own.
         api_keys: keys that open the door; none means no key is needed.
         max_body: bytes.
@@ -67,13 +67,13 @@ class Guards:
         self,
         app: ASGIApp,
         *,
-        host: str,
+        hosts: Sequence[str],
         api_keys: Sequence[str] = (),
         max_body: int = MAX_BODY,
         read_timeout: float = READ_TIMEOUT,
     ) -> None:
         self.app = app
-        self.loopback_only = all(is_loopback(part.strip()) for part in host.split(","))
+        self.loopback_only = all(map(is_loopback, hosts))
         self.api_keys = tuple(key.encode("utf-8", "surrogateescape") for key in api_keys)
         self.max_body = max_body
         self.read_timeout = read_timeout

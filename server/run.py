@@ -23,6 +23,7 @@ import httpx
 
 from registry.catalog import Catalog
 from server.serve import ServeError, addresses, bind, catalog_of, find_model, http_server, open_residency
+from server.setting_types import Address
 from server.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -299,9 +300,10 @@ def _as_file(model: str) -> Path | None:
 
 def server_url(settings: Settings) -> str:
     """Where the configured server is to be reached: an address that means every one is reached at loopback."""
-    host = settings.host.partition(",")[0].strip().strip("[]")
+    host, port = settings.addresses[0]
+    host = host.strip("[]")
     host = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1"}.get(host, host)
-    return f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 @contextmanager
@@ -311,7 +313,7 @@ def _own_server(settings: Settings) -> Iterator[str]:
     Raises:
         ServeError: the model cannot be used.
     """
-    settings = settings.model_copy(update={"host": "127.0.0.1", "port": 0, "api_keys": ()})
+    settings = settings.model_copy(update={"listen": Address("127.0.0.1", 0), "upstream": None, "api_keys": ()})
     catalog = catalog_of(settings, find_model(settings))
     sockets = bind(settings)
     life = _Life()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from registry.errors import RegistryError
 from registry.pins import Digest, sha256_file
+from server.setting_types import reason
 from server.settings import Settings
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def serve(settings: Settings) -> None:
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr
     )
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it would log each request of a download
+    _make_slot_folder(settings)
     verified = find_model(settings)
     sockets = bind(settings)
     files = [sock.getsockname() for sock in sockets if sock.family == socket.AF_UNIX]
@@ -67,6 +69,14 @@ def serve(settings: Settings) -> None:
             sock.close()
         for file in files:
             Path(file).unlink(missing_ok=True)
+
+
+def _make_slot_folder(settings: Settings) -> None:
+    if settings.slot_save_path is not None:
+        try:
+            settings.slot_save_path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ServeError(f"cannot make folder '{settings.slot_save_path}': {reason(error)}") from error
 
 
 def find_model(settings: Settings) -> Future[tuple[Path, Digest]]:
@@ -239,20 +249,21 @@ def _named(path: Path, text: str) -> str:
 
 
 def bind(settings: Settings) -> list[socket.socket]:
-    """The sockets of `--host` (addresses or `*.sock` paths, comma-separated) and `--port`, bound, not listening.
+    """The sockets of the addresses to listen on, bound, not listening. All of `--host` have one free port for port 0.
 
     Raises:
         ServeError: an address is in use, not ours, or not known.
     """
     sockets: list[socket.socket] = []
-    port = settings.port
+    shared = 0
     try:
-        for host in (part.strip() for part in settings.host.split(",")):
+        for host, port in settings.addresses:
             if host.endswith(".sock"):
                 sockets.append(_bind_unix(host))
-            elif host:
-                sockets.append(_bind_tcp(host, port, settings.reuse_port))
-                port = sockets[-1].getsockname()[1]
+            else:
+                sockets.append(_bind_tcp(host, port or shared, settings.reuse_port))
+                if settings.listen is None:
+                    shared = sockets[-1].getsockname()[1]
     except ServeError:
         for sock in sockets:
             sock.close()
@@ -303,7 +314,7 @@ def _bind_unix(path: str) -> socket.socket:
 
 def _bind_reason(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return "address already in use; give another one with --port"
+        return "address already in use; give another one"
     return error.strerror or str(error)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -57,6 +57,24 @@ def _sorted_commas(value: object) -> object:
     return tuple(sorted(set(parts))) if isinstance(parts, tuple) else parts
 
 
+class Address(NamedTuple):
+    """A host, or the path of a `*.sock`, and a port."""
+
+    host: str
+    port: int
+
+
+def _address(value: object) -> object:
+    """`HOST:PORT`, a host of colons in brackets."""
+    if not isinstance(value, str):
+        return value
+    host, _, port = value.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host.replace(":", "/")  # no host has a slash
+    if not host or "/" in host or not (port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise ValueError("must be HOST:PORT")
+    return Address(host, int(port))
+
+
 def reason(error: Exception) -> str:
     """Why a file cannot be read, without its name."""
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
@@ -66,4 +84,5 @@ Switch = Annotated[bool, BeforeValidator(as_switch)]
 NameSet = Annotated[tuple[str, ...], BeforeValidator(_sorted_commas)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_commas)]
 Finite = Annotated[float, AfterValidator(sampling_flags.float32)]
+HostAndPort = Annotated[Address, BeforeValidator(_address)]
 Whole = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]

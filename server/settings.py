@@ -27,7 +27,7 @@ from pydantic.fields import FieldInfo
 
 from server.durations import keep_alive_seconds
 from server.sampling_settings import SamplingSettings
-from server.setting_types import Flag, Names, NameSet, Switch, as_switch, flag, reason
+from server.setting_types import Address, Flag, HostAndPort, Names, NameSet, Switch, as_switch, flag, reason
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 11434
@@ -83,9 +83,9 @@ class Settings(SamplingSettings):
     )
 
     # -- context and batches
-    n_ctx: Annotated[NonNegativeInt, flag("-c --ctx-size", "BANKML_CTX LLAMA_ARG_CTX_SIZE", "N", group=_CONTEXT)] = (
-        Field(0, description="context size in tokens (0: what the model was trained with, which is also the most)")
-    )
+    n_ctx: Annotated[
+        NonNegativeInt, flag("-c --ctx --ctx-size", "BANKML_CTX LLAMA_ARG_CTX_SIZE", "N", group=_CONTEXT)
+    ] = Field(0, description="context size in tokens (0: what the model was trained with, which is also the most)")
     n_threads: Annotated[int, flag("-t --threads", "BANKML_THREADS LLAMA_ARG_THREADS", "N", group=_CONTEXT)] = Field(
         -1, le=512, description="CPU threads (-1: one a physical core, 0: one a logical core)", validate_default=True
     )
@@ -127,6 +127,12 @@ class Settings(SamplingSettings):
     port: Annotated[int, flag("--port", "BANKML_PORT LLAMA_ARG_PORT OLLAMA_HOST", "PORT")] = Field(
         DEFAULT_PORT, ge=0, le=65535, description="port to listen on (0: any free one)"
     )
+    listen: Annotated[HostAndPort | None, flag("--listen", metavar="HOST:PORT")] = Field(
+        None, description="address to listen on, instead of --host and --port"
+    )
+    upstream: Annotated[HostAndPort | None, flag("--upstream", metavar="HOST:PORT")] = Field(
+        None, description="second address to listen on: where a client of --listen looks for the engine"
+    )
     reuse_port: Annotated[Switch, flag("--reuse-port", "LLAMA_ARG_REUSE_PORT")] = Field(
         False, description="let several processes listen on the port"
     )
@@ -142,9 +148,9 @@ class Settings(SamplingSettings):
     props: Annotated[Switch, flag("--props", "LLAMA_ARG_ENDPOINT_PROPS", group=_LATER)] = Field(
         False, description="allow POST /props"
     )
-    slot_save_path: Annotated[Path | None, flag("--slot-save-path", "BANKML_SLOT_DIR", "DIR", group=_LATER)] = Field(
-        None, description="folder for saved slots"
-    )
+    slot_save_path: Annotated[
+        Path | None, flag("--slot-dir --slot-save-path", "BANKML_SLOT_DIR", "DIR", group=_LATER)
+    ] = Field(None, description="folder for saved slots, made at the start")
     cache_ram: Annotated[
         int, flag("-cram --cache-ram", "BANKML_CACHE_RAM LLAMA_ARG_CACHE_RAM", "MIB", group=_LATER)
     ] = Field(8192, ge=-1, description="most memory for parked prompts (-1: no limit, 0: none)")
@@ -179,6 +185,13 @@ class Settings(SamplingSettings):
             keys = tuple(line for line in lines if line and not line.startswith("#"))
             object.__setattr__(self, "api_keys", self.api_keys + keys)
         return self
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """Where to listen."""
+        named = tuple(address for address in (self.listen, self.upstream) if address is not None)
+        hosts = (part.strip() for part in self.host.split(","))
+        return named or tuple(Address(host, self.port) for host in hosts if host)
 
     @property
     def template_variables(self) -> dict[str, Any]:
@@ -257,6 +270,8 @@ def load_settings(flags: Mapping[str, Any] | None = None) -> Settings:
         SettingsError: a value cannot be used; the text names the flag or the variable.
     """
     flags = flags or {}
+    if not flags.keys().isdisjoint({"listen", "upstream"}) and not flags.keys().isdisjoint({"host", "port"}):
+        raise SettingsError("--listen and --upstream name the addresses: neither --host nor --port goes with them")
     try:
         return Settings(**{**environment(), **flags})
     except ValidationError as error:

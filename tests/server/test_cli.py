@@ -112,7 +112,7 @@ def test_a_whole_command_line_of_llama_server_is_taken() -> None:
         ("serve -c x", "--ctx-size 'x': must be a valid integer, unable to parse string as an integer"),
         ("serve -np 4", "--parallel 4 is refused: there is one slot; requests wait their turn"),
         ("serve -ctk q4_0", "--cache-type-k 'q4_0': must be 'f16' or 'q8_0'"),
-        ("serve model.gguf", "Got unexpected extra argument (model.gguf)"),
+        ("serve a.gguf b.gguf", "Got unexpected extra argument (b.gguf)"),
         ("serve -m /no/file", "cannot read model file '/no/file': No such file or directory"),
         ("serve --offline", None),
         ("dance", "No such command 'dance'."),

@@ -19,7 +19,9 @@ def test_no_flag_is_named_twice() -> None:
     assert all(name.startswith("-") and name == name.strip() for name in names)
 
 
-@pytest.mark.parametrize("name", ["-tb", "--prio", "--poll", "--numa", "--mlock", "--no-mmap", "-ngl", "--no-warmup"])
+@pytest.mark.parametrize(
+    "name", ["-tb", "--prio", "--poll", "--numa", "--mlock", "--no-mmap", "-ngl", "--no-warmup", "--native"]
+)
 def test_what_only_schedules_work_is_ignored(name: str) -> None:
     assert refusal(flag(name), "3" if flag(name).metavar else True) is None
 

@@ -29,7 +29,7 @@ def client(base_url: str = "http://127.0.0.1:11434", **options: Any) -> httpx.As
         return PlainTextResponse(str(len(await request.body())))
 
     routes = [Route(path, length, methods=["GET", "POST", "DELETE"]) for path in ("/health", "/x", "/api/x")]
-    doors = Middleware(Guards, **{"host": "127.0.0.1", **options})
+    doors = Middleware(Guards, **{"hosts": ["127.0.0.1"], **options})
     app = Starlette(routes=routes, middleware=[doors], exception_handlers={PayloadTooLarge: handle})
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base_url)
 
@@ -65,8 +65,8 @@ async def test_a_foreign_host_is_turned_away_from_a_loopback_server() -> None:
 
 
 async def test_any_host_may_be_named_on_an_open_address() -> None:
-    for host in ("0.0.0.0", "127.0.0.1,0.0.0.0"):
-        async with client(host=host) as http:
+    for hosts in (["0.0.0.0"], ["127.0.0.1", "0.0.0.0"]):
+        async with client(hosts=hosts) as http:
             assert (await http.get("/x", headers={"host": "my.server"})).status_code == 200
 
 
@@ -155,7 +155,7 @@ async def test_a_body_that_stops_coming_is_given_up() -> None:
         "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
     }
     with pytest.raises(BodyTooSlow):
-        await Guards(read, host="127.0.0.1", read_timeout=0.01)(scope, stalled, stalled)
+        await Guards(read, hosts=["127.0.0.1"], read_timeout=0.01)(scope, stalled, stalled)
 
 
 async def test_waiting_for_the_client_to_leave_has_no_deadline() -> None:
@@ -172,7 +172,7 @@ async def test_waiting_for_the_client_to_leave_has_no_deadline() -> None:
         assert (await receive())["type"] == "http.disconnect"
 
     scope = {"type": "http", "method": "GET", "path": "/x", "headers": [(b"host", b"localhost")]}
-    await Guards(read, host="127.0.0.1", read_timeout=0.01)(scope, receive, receive)
+    await Guards(read, hosts=["127.0.0.1"], read_timeout=0.01)(scope, receive, receive)
 
 
 async def test_ollamas_paths_get_ollamas_error_body() -> None:
@@ -193,7 +193,7 @@ async def test_a_body_that_is_cut_off_by_the_servers_end_is_answered() -> None:
         raise AssertionError(message)
 
     scope = {"type": "http", "method": "GET", "path": "/x", "headers": [(b"host", b"127.0.0.1")]}
-    task = asyncio.create_task(Guards(read, host="127.0.0.1")(scope, nothing_more, sent))
+    task = asyncio.create_task(Guards(read, hosts=["127.0.0.1"])(scope, nothing_more, sent))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(ServerStopping):

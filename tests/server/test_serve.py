@@ -123,11 +123,38 @@ def test_it_listens_on_several_addresses(model_path: Path, tmp_path: Path) -> No
         assert (tmp_path / "b.sock").exists()
 
 
+def test_listen_and_upstream_are_two_doors_of_one_server(model_path: Path) -> None:
+    both = ["--listen", "127.0.0.1:0", "--upstream", "localhost:0"]
+    with serving("-m", str(model_path), *both, "-c", "512", "-t", "1") as (process, gateway, _):
+        assert process.stderr is not None
+        found = LISTENING.search(process.stderr.readline())
+        assert found is not None
+        engine = found[1]
+        assert gateway != engine
+        texts = [get(address, "/props").json()["model_path"] for address in (gateway, engine)]
+    assert texts == [str(model_path)] * 2
+
+
+def test_the_model_may_stand_without_a_flag(model_path: Path) -> None:
+    with serving(str(model_path), "--native", "--port", "0", "--ctx", "512", "-t", "1") as (_, address, _):
+        assert get(address, "/props").json()["default_generation_settings"]["n_ctx"] == 512
+    assert refused(str(model_path), "-m", str(model_path)) == "FILE and --model are both given"
+
+
+def test_the_slot_folder_is_made_at_the_start(model_path: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b"
+    with serving("-m", str(model_path), "--port", "0", "-c", "512", "-t", "1", "--slot-dir", str(folder)):
+        assert folder.is_dir()
+    (tmp_path / "file").write_text("")
+    said = refused("-m", str(model_path), "--port", "0", "--slot-dir", str(tmp_path / "file"))
+    assert said == f"cannot make folder '{tmp_path / 'file'}': File exists"
+
+
 def test_a_busy_port_is_one_line(model_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = refused("-m", str(model_path), "--port", str(port))
-    assert said == f"cannot listen on 127.0.0.1:{port}: address already in use; give another one with --port"
+    assert said == f"cannot listen on 127.0.0.1:{port}: address already in use; give another one"
 
 
 def test_a_port_that_another_server_takes_meanwhile_is_one_line() -> None:

@@ -194,6 +194,13 @@ def test_threads_default_to_physical_cores_within_the_cpu_set_and_zero_is_all() 
             {"logit_bias": ("1+1", "1x1")},
             "--logit-bias: '1x1' must be TOKEN+BIAS or TOKEN-BIAS, such as 15043+1",
         ),
+        ({"listen": "8080"}, "--listen '8080': must be HOST:PORT"),
+        ({"upstream": "::1:80"}, "--upstream '::1:80': must be HOST:PORT"),
+        ({"upstream": "localhost:65536"}, "--upstream 'localhost:65536': must be HOST:PORT"),
+        (
+            {"listen": "localhost:1", "port": "2"},
+            "--listen and --upstream name the addresses: neither --host nor --port goes with them",
+        ),
         ({"n_predict": "-2"}, "--n-predict '-2': must be greater than or equal to -1"),
         ({"api_key_file": "/no/file"}, "--api-key-file: failed to open file '/no/file': No such file or directory"),
     ],
@@ -214,6 +221,13 @@ def test_a_bad_key_is_not_repeated() -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings({"api_keys": 7})
     assert "7" not in str(caught.value)
+
+
+def test_where_it_listens() -> None:
+    assert load_settings({"host": "::1, /run/b.sock", "port": "81"}).addresses == (("::1", 81), ("/run/b.sock", 81))
+    both = load_settings({"listen": "127.0.0.1:18093", "upstream": "[::1]:18092"})
+    assert both.addresses == (("127.0.0.1", 18093), ("::1", 18092))
+    assert load_settings({"upstream": "localhost:1"}).addresses == (("localhost", 1),)
 
 
 def test_settings_do_not_change() -> None:
