@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -166,6 +167,7 @@ class Model:
         self.n_layer = config.n_layer
         self.n_params = sum(int(np.prod(t.shape)) for t in file.tensors.values())
         self.size = sum(t.nbytes for t in file.tensors.values())
+        self.tensor_types = Counter(t.type.name for t in file.tensors.values())
         weights = Weights(file)
         forward = checked.architecture.forward(config, weights)
         steps = plan(forward)

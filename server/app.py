@@ -12,10 +12,11 @@ from starlette.requests import ClientDisconnect
 
 from engine.errors import EngineError
 from registry.errors import RegistryError
+from server.cors import Origins
 from server.errors import ApiError, handle
 from server.guards import Guards
 from server.metrics import Metrics
-from server.routes import api, llama, status, v1
+from server.routes import api, bankml, llama, status, v1
 from server.settings import Settings
 from server.streams import ClientDisconnected, ServerStopping
 from slots.residency import Residency
@@ -44,14 +45,18 @@ def create_app(settings: Settings, residency: Residency) -> Starlette:
             await residency.stop()
 
     app = Starlette(
-        routes=[*status.routes, *llama.routes, *v1.routes, *api.routes],
-        middleware=[Middleware(Guards, hosts=[host for host, _ in settings.addresses], api_keys=settings.api_keys)],
+        routes=[*status.routes, *llama.routes, *v1.routes, *api.routes, *bankml.routes],
+        middleware=[
+            Middleware(Origins, allow_origins=settings.allow_origin),
+            Middleware(Guards, hosts=[host for host, _ in settings.addresses], api_keys=settings.api_keys),
+        ],
         exception_handlers=dict.fromkeys(HANDLED, handle),
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False  # llama-server knows no such thing
     app.state.settings = settings
     app.state.residency = residency
+    app.state.readings = bankml.Readings()
     app.state.metrics = Metrics(residency.options.n_batch)
     residency.on_end = app.state.metrics.count
     return app

@@ -109,6 +109,7 @@ _IGNORED = """
 --video-timestamp-interval =N
 --video-ffmpeg-dir =DIR
 --embd-normalize =N
+--no-cors-credentials
 --log-disable
 --log-file =FILE
 --log-jsonl
@@ -225,11 +226,9 @@ _REFUSED = """
 --media-path =DIR | | | images and sound are not built
 --path =DIR | LLAMA_ARG_STATIC_PATH | | no static files are served
 --api-prefix =PREFIX | LLAMA_ARG_API_PREFIX | | paths have no prefix
---cors-origins =LIST | LLAMA_ARG_CORS_ORIGINS | | no page of another origin may call this server
---cors-methods =LIST | LLAMA_ARG_CORS_METHODS | | no page of another origin may call this server
---cors-headers =LIST | LLAMA_ARG_CORS_HEADERS | | no page of another origin may call this server
---cors-credentials | LLAMA_ARG_CORS_CREDENTIALS | 0 off false disabled | no page of another origin may call this server
---no-cors-credentials | | | no page of another origin may call this server
+--cors-methods =LIST | LLAMA_ARG_CORS_METHODS | | pages of --allow-origin may use all, without credentials
+--cors-headers =LIST | LLAMA_ARG_CORS_HEADERS | | pages of --allow-origin may use all, without credentials
+--cors-credentials | LLAMA_ARG_CORS_CREDENTIALS | 0 off false disabled | no page may send credentials
 --ssl-key-file =FILE | LLAMA_ARG_SSL_KEY_FILE | | TLS is not built; put a proxy in front
 --ssl-cert-file =FILE | LLAMA_ARG_SSL_CERT_FILE | | TLS is not built; put a proxy in front
 --webui-mcp-proxy --ui-mcp-proxy | LLAMA_ARG_UI_MCP_PROXY | 0 off false disabled | no proxy is built

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from registry.errors import RegistryError
 from registry.pins import Digest, sha256_file
+from server.recent_log import RECENT
 from server.setting_types import reason
 from server.settings import Settings
 
@@ -52,6 +53,7 @@ def serve(settings: Settings) -> None:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%Y-%m-%d %H:%M:%S", stream=sys.stderr
     )
+    log.addHandler(RECENT)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it would log each request of a download
     _make_slot_folder(settings)
     verified = find_model(settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -75,6 +76,15 @@ def _address(value: object) -> object:
     return Address(host, int(port))
 
 
+def _origins(value: object) -> object:
+    """A comma-separated row of origins."""
+    names = _commas(value)
+    for name in names if isinstance(names, tuple) else ():
+        if not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/?#\s*]+", str(name)):
+            raise ValueError(f"'{name}' is no origin, such as https://example.com; each is named as browsers send it")
+    return names
+
+
 def reason(error: Exception) -> str:
     """Why a file cannot be read, without its name."""
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
@@ -84,5 +94,6 @@ Switch = Annotated[bool, BeforeValidator(as_switch)]
 NameSet = Annotated[tuple[str, ...], BeforeValidator(_sorted_commas)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_commas)]
 Finite = Annotated[float, AfterValidator(sampling_flags.float32)]
+Origins = Annotated[tuple[str, ...], BeforeValidator(_origins)]
 HostAndPort = Annotated[Address, BeforeValidator(_address)]
 Whole = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]

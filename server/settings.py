@@ -27,7 +27,7 @@ from pydantic.fields import FieldInfo
 
 from server.durations import keep_alive_seconds
 from server.sampling_settings import SamplingSettings
-from server.setting_types import Address, Flag, HostAndPort, Names, NameSet, Switch, as_switch, flag, reason
+from server.setting_types import Address, Flag, HostAndPort, Names, NameSet, Origins, Switch, as_switch, flag, reason
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 11434
@@ -165,6 +165,10 @@ class Settings(SamplingSettings):
     api_key_file: Annotated[
         Path | None, flag("--api-key-file", "BANKML_API_KEY_FILE LLAMA_ARG_API_KEY_FILE", "FILE", group=_ACCESS)
     ] = Field(None, description="file of keys, one a line; lines that begin with # are comments")
+    allow_origin: Annotated[
+        Origins,
+        flag("--cors-origins --allow-origin", "BANKML_ALLOW_ORIGIN LLAMA_ARG_CORS_ORIGINS", "LIST", group=_ACCESS),
+    ] = Field((), description="origins whose web pages may call the server, comma-separated (default: none)")
 
     @field_validator("n_threads")
     @classmethod

@@ -26,6 +26,7 @@ from registry.catalog import Catalog, Entry
 from registry.errors import ModelFileChanged, RegistryError
 from registry.pins import FileIdentity
 from slots.slot import Slot
+from slots.verification import Verification
 
 FOREVER = math.inf
 """A keep-alive that never runs out."""
@@ -254,6 +255,7 @@ class Residency:
 
     Attributes:
         on_end: told of every job that ends, in the worker thread and before its last step is handed over.
+        last: what was verified and loaded last, though its model may have gone.
     """
 
     def __init__(self, catalog: Catalog, options: ModelOptions, *, keep_alive: float = 300.0) -> None:
@@ -261,6 +263,7 @@ class Residency:
         self.options = options
         self.keep_alive = keep_alive
         self.on_end: Callable[[Ended], None] = lambda ended: None
+        self.last: Verification | None = None
         self._n_waiting = 0
         self._engine = asyncio.Lock()  # asyncio's lock serves its waiters in the order they came
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
@@ -447,6 +450,7 @@ class Residency:
                 load_ns = time.perf_counter_ns() - started
                 model, identity = future.result()
                 self._resident = Resident(entry, model, Slot(), load_ns, identity, FOREVER)
+                self.last = Verification.of(entry, model)
         future.result()
         assert self._resident is not None
         return Lease(self, self._resident, loaded=True, load_ns=self._resident.load_ns)

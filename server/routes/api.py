@@ -1,4 +1,4 @@
-"""Ollama's API: `/`, `/api/version`, `/api/tags`, `/api/ps`, `/api/show`, `/api/generate` and `/api/chat`."""
+"""Ollama's API: `/api/version`, `/api/tags`, `/api/ps`, `/api/show`, `/api/generate` and `/api/chat`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from engine import generation
@@ -45,19 +45,11 @@ T = TypeVar("T")
 MIN_CTX: Final = 4
 """Tokens of the smallest context Ollama runs with; a `num_ctx` below counts as this."""
 
-RUNNING: Final = "Ollama is running"
-"""What `/` says: the words by which programs recognise a server that speaks Ollama's API."""
-
 NOT_BUILT: Final = ("embed", "embeddings", "pull", "push", "create", "copy", "blobs/{digest}")
 """Ollama's other endpoints, refused by name."""
 
 
 # -- about the server and its models ---------------------------------------------------------------------------------
-
-
-async def root(request: Request) -> Response:
-    """`GET /`: somebody is there."""
-    return PlainTextResponse(RUNNING)
 
 
 async def version(request: Request) -> Response:
@@ -342,7 +334,6 @@ def _refusing(path: str, method: str) -> Route:
 
 
 routes = [
-    Route("/", root, methods=["GET"]),
     Route("/api/version", version, methods=["GET"]),
     Route("/api/tags", tags, methods=["GET"]),
     Route("/api/ps", ps, methods=["GET"]),

@@ -49,6 +49,7 @@ def test_every_variable_of_every_setting_is_read(monkeypatch: pytest.MonkeyPatch
         "cache_prompt": "0",
         "reasoning_format": "none",
         "reasoning": "off",
+        "allow_origin": "https://example.com",
     }
     defaults = load_settings()
     for name, flag in FLAGS.items():
@@ -193,6 +194,11 @@ def test_threads_default_to_physical_cores_within_the_cpu_set_and_zero_is_all() 
         (
             {"logit_bias": ("1+1", "1x1")},
             "--logit-bias: '1x1' must be TOKEN+BIAS or TOKEN-BIAS, such as 15043+1",
+        ),
+        (
+            {"allow_origin": "https://a.example,*"},
+            "--allow-origin 'https://a.example,*': '*' is no origin, such as https://example.com; each is named as "
+            "browsers send it",
         ),
         ({"listen": "8080"}, "--listen '8080': must be HOST:PORT"),
         ({"upstream": "::1:80"}, "--upstream '::1:80': must be HOST:PORT"),

@@ -1,0 +1,198 @@
+"""What the machine and this process are doing: memory, processor time, disks. Readings only; nothing is changed.
+
+Sizes are bytes, `cpu_percent` is 100 for one busy core, what cannot be known here is None.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+import psutil
+
+T = TypeVar("T")
+
+SAMPLE_SECONDS: Final = 0.25
+"""How long the processor time is watched for one reading."""
+
+_CGROUP: Final = Path("/sys/fs/cgroup")
+
+
+class Shared(Generic[T]):
+    """A reading taken at most once in `seconds`, however many ask; who asks meanwhile waits for the same one."""
+
+    def __init__(self, read: Callable[[], Awaitable[T]], seconds: float) -> None:
+        self._read = read
+        self._seconds = seconds
+        self._lock = asyncio.Lock()
+        self._kept: tuple[float, T] | None = None
+
+    async def get(self) -> T:
+        """The newest reading."""
+        async with self._lock:
+            if self._kept is None or time.monotonic() - self._kept[0] >= self._seconds:
+                value = await self._read()
+                self._kept = (time.monotonic(), value)
+            return self._kept[1]
+
+
+async def usage() -> dict[str, Any]:
+    """Memory of the machine and of this process, and the processor time it took while it was watched."""
+    process = psutil.Process()
+    started, before = time.monotonic(), process.cpu_times()
+    await asyncio.sleep(SAMPLE_SECONDS)
+    seconds, after = time.monotonic() - started, process.cpu_times()
+    percent = round(100 * (after.user + after.system - before.user - before.system) / seconds, 1)
+    rss = process.memory_info().rss
+    return {
+        "source": "psutil",
+        "cores": psutil.cpu_count() or 1,
+        **memory(),
+        "rss_bytes": rss,
+        "cpu_percent": percent,
+        "interval_ms": round(seconds * 1000),
+        "processes": [{"name": "bankml", "pid": process.pid, "rss_bytes": rss, "cpu_percent": percent}],
+        "package_watts": None,
+        "gpus": [],
+        "gpu_limiter": None,
+    }
+
+
+def memory() -> dict[str, int]:
+    """The machine's memory and swap."""
+    whole, swap = psutil.virtual_memory(), psutil.swap_memory()
+    return {
+        "mem_total_bytes": whole.total,
+        "mem_available_bytes": whole.available,
+        "swap_total_bytes": swap.total,
+        "swap_free_bytes": swap.free,
+    }
+
+
+def processor() -> dict[str, Any]:
+    """The processor's name, its logical cores, and the frequency of each where the system tells it, in MHz."""
+    frequencies: list[float] = []
+    with suppress(OSError, NotImplementedError, RuntimeError):
+        frequencies = [round(core.current, 1) for core in psutil.cpu_freq(percpu=True) or []]
+    return {"model": _processor_name(), "logical": psutil.cpu_count() or 1, "mhz": frequencies}
+
+
+@lru_cache(maxsize=1)
+def _processor_name() -> str | None:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or None
+
+
+def disk_of(file: Path, size: int) -> dict[str, Any]:
+    """The disk a file of `size` bytes is on, and what this process read and wrote."""
+    total = available = None
+    with suppress(OSError):
+        space = psutil.disk_usage(str(file.parent))
+        total, available = space.total, space.free
+    moved = None
+    with suppress(OSError, AttributeError, psutil.Error):
+        moved = psutil.Process().io_counters()
+    return {
+        "path": str(file),
+        "model_bytes": size,
+        "total_bytes": total,
+        "available_bytes": available,
+        "read_bytes": moved and moved.read_bytes,
+        "write_bytes": moved and moved.write_bytes,
+    }
+
+
+def swapped_bytes() -> int | None:
+    """How much of this process is in the swap."""
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmSwap:"):
+                return int(line.split()[1]) * 1024
+    return None
+
+
+def report() -> dict[str, Any]:
+    """The machine in sections. Neither its name nor an address is in it. May take long: disks are asked."""
+    return {
+        "system": {
+            "os": platform.system(),
+            "release": platform.release(),
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+            "uptime_s": round(time.time() - psutil.boot_time()),
+        },
+        "cpu": {**processor(), "physical": psutil.cpu_count(logical=False), "load": list(psutil.getloadavg())},
+        "memory": memory(),
+        "cgroup": _cgroup(),
+        "processes": [_process()],
+        "disks": _disks(),
+        "network": _network(),
+    }
+
+
+def _process() -> dict[str, Any]:
+    process = psutil.Process()
+    times, held = process.cpu_times(), process.memory_info()
+    return {
+        "name": "bankml",
+        "pid": process.pid,
+        "rss_bytes": held.rss,
+        "swap_bytes": swapped_bytes(),
+        "threads": process.num_threads(),
+        "files": process.num_fds(),
+        "cpu_s": round(times.user + times.system, 2),
+        "uptime_s": round(time.time() - process.create_time()),
+    }
+
+
+def _cgroup() -> dict[str, Any]:
+    """The limits of version 2 control groups, None where there is none."""
+
+    def number(name: str) -> int | None:
+        with suppress(OSError, ValueError):
+            return int((_CGROUP / name).read_text())
+        return None
+
+    cores = None
+    with suppress(OSError, ValueError):
+        quota, period = (_CGROUP / "cpu.max").read_text().split()
+        cores = int(quota) / int(period)
+    return {"mem_max_bytes": number("memory.max"), "mem_used_bytes": number("memory.current"), "cores": cores}
+
+
+def _disks() -> list[dict[str, Any]]:
+    disks = []
+    for part in psutil.disk_partitions(all=False):
+        with suppress(OSError):
+            space = psutil.disk_usage(part.mountpoint)
+            free = {"total_bytes": space.total, "available_bytes": space.free}
+            disks.append({"path": part.mountpoint, "type": part.fstype, **free})
+    return disks
+
+
+def _network() -> list[dict[str, Any]]:
+    up = {name: state.isup for name, state in psutil.net_if_stats().items()}
+    return [
+        {"name": name, "up": up.get(name), "sent_bytes": moved.bytes_sent, "received_bytes": moved.bytes_recv}
+        for name, moved in psutil.net_io_counters(pernic=True).items()
+    ]
+
+
+async def ping(host: str, port: int) -> float | None:
+    """Milliseconds a connection to an address takes; None when there is none within a second."""
+    started = time.perf_counter()
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(1):
+            _, writer = await asyncio.open_connection(host, port)
+        writer.close()
+        return round(1000 * (time.perf_counter() - started), 3)
+    return None
