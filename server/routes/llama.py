@@ -28,7 +28,7 @@ from server.routes.common import (
     shown_name,
 )
 from server.streams import SSE, EventStream, until_disconnect
-from server.wire import llama, openai
+from server.wire import llama, openai, openai_completions
 from server.wire.fields import parse_fields
 from slots.residency import Job
 
@@ -37,7 +37,7 @@ async def completion(request: Request) -> Response:
     """`POST /completion`: one prompt or several, whole or streamed."""
     body = await read_body(request)
     prompt = llama.required_prompt(body.json)
-    fields = parse_fields(body.json, openai.COMPLETION_KNOWN)
+    fields = parse_fields(body.json, openai_completions.COMPLETION_KNOWN)
     residency, defaults, settings = residency_of(request), defaults_of(request), settings_of(request)
 
     def build(model: Model) -> list[Job]:

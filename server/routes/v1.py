@@ -28,7 +28,7 @@ from server.routes.common import (
     shown_name,
 )
 from server.streams import DONE, SSE, EventStream, until_disconnect
-from server.wire import llama, openai
+from server.wire import llama, openai, openai_completions
 from server.wire.fields import parse_fields
 from slots.residency import Job
 
@@ -75,7 +75,7 @@ async def completions(request: Request) -> Response:
     """`POST /v1/completions`: one prompt or several, whole or streamed."""
     body = await read_body(request)
     prompt = llama.required_prompt(body.json)
-    fields = parse_fields(body.json, openai.COMPLETION_KNOWN)
+    fields = parse_fields(body.json, openai_completions.COMPLETION_KNOWN)
     residency, defaults, settings = residency_of(request), defaults_of(request), settings_of(request)
 
     def build(model: Model) -> list[Job]:
@@ -88,10 +88,10 @@ async def completions(request: Request) -> Response:
     ignored = fields.ignored + (("echo",) if fields.echo else ())
     run = Run(residency, asked_model(residency, body.json), build, body, ignored)
     if fields.stream:
-        events = run_stream(run, lambda answer: _CompletionStyle(openai.CompletionChunks(form_of(answer))))
+        events = run_stream(run, lambda answer: _CompletionStyle(openai_completions.CompletionChunks(form_of(answer))))
         return EventStream(events, SSE, ping=fields.sse_ping_interval)
     whole = await until_disconnect(request, run_whole(run))
-    shown = openai.completion_body(whole.finals, form_of(whole.answer))
+    shown = openai_completions.completion_body(whole.finals, form_of(whole.answer))
     whole.receipt.text(shown["choices"][0]["text"])
     shown["bankml_receipt"] = whole.finish()
     return json_response(shown)
@@ -102,7 +102,7 @@ class _CompletionStyle(Style):
 
     end = DONE
 
-    def __init__(self, chunks: openai.CompletionChunks) -> None:
+    def __init__(self, chunks: openai_completions.CompletionChunks) -> None:
         self._chunks = chunks
 
     def text_of(self, index: int, step: Step) -> str:

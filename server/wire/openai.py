@@ -1,11 +1,9 @@
-"""OpenAI's endpoints as llama-server b11192 answers them, as pure functions: a body to jobs, steps to chunks."""
+"""OpenAI's chat as llama-server b11192 answers it, as pure functions: a body to a request, steps to chunks."""
 
 from __future__ import annotations
 
-import secrets
-import string
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +13,13 @@ from engine.chat_formats.formats import ChatFormat, Continuation, chat_format
 from engine.chat_formats.messages import ChatMessage, MessageDelta
 from engine.chat_formats.reader import AnswerReader
 from engine.chat_template import ChatTemplate, normalize_messages
-from engine.generation import Final, Shown, Step, Timings
+from engine.generation import Final, Step, Timings
 from server.errors import BadRequest, NotSupported
 from server.receipts import BUILD
 from server.wire.chat_output import WantedOutput, parse_output
 from server.wire.fields import CompletionFields, parse_fields, reasoning_format_of, to_int
 from server.wire.llama import Format, shown_tokens, shows_timings, whole_text
+from server.wire.openai_parts import finish_reason, new_id, usage
 
 CHAT_KNOWN = frozenset(
     {
@@ -31,17 +30,7 @@ CHAT_KNOWN = frozenset(
 )
 """Fields of a chat request that are not completion fields."""
 
-COMPLETION_KNOWN = frozenset({"prompt", "model", "message_delimiters"})
-"""Fields of a completion request that are not completion fields."""
-
-_ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
-
 Message = dict[str, Any]
-
-
-def new_id() -> str:
-    """An answer's id: `chatcmpl-` and 32 letters and digits, on `/v1/completions` too, as llama-server makes them."""
-    return "chatcmpl-" + "".join(secrets.choice(_ALPHABET) for _ in range(32))
 
 
 # -- chat request in -----------------------------------------------------------------------------------------------
@@ -289,30 +278,6 @@ def _template_kwargs(body: Mapping[str, Any]) -> dict[str, Any]:
 # -- steps out -----------------------------------------------------------------------------------------------------
 
 
-def usage(n_prompt: int, timings: Timings) -> dict[str, Any]:
-    """The object `usage` of one answer; the end token counts as a completion token."""
-    return {
-        "completion_tokens": timings.predicted_n,
-        "prompt_tokens": n_prompt,
-        "total_tokens": timings.predicted_n + n_prompt,
-        "prompt_tokens_details": {"cached_tokens": timings.cache_n},
-    }
-
-
-def summed(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The usage of several answers together."""
-    cached = sum(one["prompt_tokens_details"]["cached_tokens"] for one in usages)
-    names = ("completion_tokens", "prompt_tokens", "total_tokens")
-    return {name: sum(one[name] for one in usages) for name in names} | {
-        "prompt_tokens_details": {"cached_tokens": cached}
-    }
-
-
-def finish_reason(final: Final) -> str:
-    """OpenAI's word for how an answer ended."""
-    return "stop" if final.stop_type in ("eos", "word") else "length"
-
-
 def chat_message(form: ChatFormat, final: Final) -> ChatMessage:
     """The message of a whole chat answer, its given beginning too; an answer that has no part is all content.
 
@@ -403,64 +368,3 @@ class ChatChunks:
 def _shown_delta(delta: MessageDelta) -> dict[str, str]:
     shown = {"reasoning_content": delta.reasoning, "content": delta.content}
     return {name: text for name, text in shown.items() if text}
-
-
-def completion_choice(
-    index: int, text: str, reason: str | None, shown: Sequence[Shown], form: Format
-) -> dict[str, Any]:
-    """One choice of a `/v1/completions` answer or chunk, with the probabilities of the tokens `shown`."""
-    logprobs = {"content": shown_tokens(shown, form)} if shown else None
-    return {"text": text, "index": index, "logprobs": logprobs, "finish_reason": reason}
-
-
-def completion_body(answers: Sequence[tuple[Final, Timings]], form: Format) -> dict[str, Any]:
-    """The body of a `/v1/completions` answer that is not streamed, one choice a prompt; the timings are the first's."""
-    choices = [
-        completion_choice(index, whole_text(final), finish_reason(final), final.shown, form)
-        for index, (final, _) in enumerate(answers)
-    ]
-    return {
-        "choices": choices,
-        "created": int(time.time()),
-        "model": form.model,
-        "system_fingerprint": BUILD,
-        "object": "text_completion",
-        "usage": summed([usage(final.tokens_evaluated, timings) for final, timings in answers]),
-        "id": new_id(),
-        "timings": answers[0][1].as_dict(),
-    }
-
-
-class CompletionChunks:
-    """The chunks of one `/v1/completions` stream."""
-
-    def __init__(self, form: Format) -> None:
-        self._form = form
-        self._base = {
-            "created": int(time.time()),
-            "model": form.model,
-            "system_fingerprint": BUILD,
-            "object": "text_completion",
-        }
-        self._id = new_id()
-
-    def of_step(self, index: int, step: Step) -> Iterator[dict[str, Any]]:
-        """The chunks of one step of prompt `index`; the last one always has the usage."""
-        if step.send:
-            shown = [step.shown] if step.shown is not None and step.shown.best else []
-            chunk = self._chunk(index, step.text, shown)
-            if shows_timings(step, self._form):
-                chunk["timings"] = step.timings.as_dict()
-            yield chunk
-        if step.final is not None:
-            choices = [completion_choice(index, "", finish_reason(step.final), [], self._form)]
-            count = usage(step.final.tokens_evaluated, step.timings)
-            timings = step.timings.as_dict()
-            yield {"choices": choices, **self._base, "usage": count, "id": self._id, "timings": timings}
-
-    def _chunk(self, index: int, text: str, shown: Sequence[Shown] = ()) -> dict[str, Any]:
-        return {"choices": [completion_choice(index, text, None, shown, self._form)], **self._base, "id": self._id}
-
-    def receipt(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
-        """The receipt's event. It has an empty choice too, for clients that read `choices[0]` of every chunk."""
-        return {**self._chunk(0, ""), "bankml_receipt": receipt}

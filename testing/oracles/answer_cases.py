@@ -13,7 +13,7 @@ from engine.generation import Final, generate
 from engine.model import Model
 from server.wire.fields import parse_fields
 from server.wire.llama import Defaults, build_job
-from server.wire.openai import COMPLETION_KNOWN
+from server.wire.openai_completions import COMPLETION_KNOWN
 from testing.oracles.constrained_cases import JSON, PERSON
 
 _PROMPT: Constant = "What is it that you said the other day, and to whom?"

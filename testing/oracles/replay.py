@@ -18,7 +18,8 @@ from engine.generation import Final, GenerationRequest, generate
 from engine.model import Model
 from server.wire.fields import parse_fields
 from server.wire.llama import Defaults, build_job
-from server.wire.openai import CHAT_KNOWN, COMPLETION_KNOWN
+from server.wire.openai import CHAT_KNOWN
+from server.wire.openai_completions import COMPLETION_KNOWN
 from slots.slot import Slot
 
 FOLDER = Path(__file__).parent

@@ -13,7 +13,7 @@ from engine.chat_template import CHATML, ChatTemplate
 from engine.errors import InvalidRequest
 from engine.generation import Final, Step, Timings
 from server.errors import BadRequest, NotSupported
-from server.wire import openai
+from server.wire import openai, openai_completions, openai_parts
 from server.wire.llama import Format
 
 USER = {"role": "user", "content": "hi"}
@@ -183,7 +183,7 @@ def test_fields_of_a_type_nobody_reads_are_named() -> None:
 
 
 def test_an_answers_id_is_new_each_time() -> None:
-    first, second = openai.new_id(), openai.new_id()
+    first, second = openai_parts.new_id(), openai_parts.new_id()
     assert first != second
     assert len(first) == len("chatcmpl-") + 32
 
@@ -192,7 +192,7 @@ def test_an_answers_id_is_new_each_time() -> None:
     ("how", "reason"), [("eos", "stop"), ("word", "stop"), ("limit", "length"), ("none", "length")]
 )
 def test_finish_reasons(how: Any, reason: str) -> None:
-    assert openai.finish_reason(final(stop_type=how)) == reason
+    assert openai_parts.finish_reason(final(stop_type=how)) == reason
 
 
 def test_a_chat_stream_begins_with_the_role_and_ends_with_an_empty_delta() -> None:
@@ -243,7 +243,7 @@ def test_a_whole_answer_repeats_the_prefill_and_drops_a_cut_character() -> None:
 def test_the_usage_of_several_prompts_is_their_sum() -> None:
     answers = [(final(), Timings(predicted_n=3, cache_n=1)), (final(tokens_evaluated=5), Timings(predicted_n=4))]
     request = chat(USER)
-    body = openai.completion_body(answers, Format("m", request.fields))
+    body = openai_completions.completion_body(answers, Format("m", request.fields))
     assert [choice["index"] for choice in body["choices"]] == [0, 1]
     assert body["usage"] == {
         "completion_tokens": 7,

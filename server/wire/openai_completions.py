@@ -1,0 +1,76 @@
+"""OpenAI's `/v1/completions` as llama-server b11192 answers it, as pure functions: steps to chunks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from engine.generation import Final, Shown, Step, Timings
+from server.receipts import BUILD
+from server.wire.llama import Format, shown_tokens, shows_timings, whole_text
+from server.wire.openai_parts import finish_reason, new_id, summed, usage
+
+COMPLETION_KNOWN = frozenset({"prompt", "model", "message_delimiters"})
+"""Fields of a completion request that are not completion fields."""
+
+
+def completion_choice(
+    index: int, text: str, reason: str | None, shown: Sequence[Shown], form: Format
+) -> dict[str, Any]:
+    """One choice of a `/v1/completions` answer or chunk, with the probabilities of the tokens `shown`."""
+    logprobs = {"content": shown_tokens(shown, form)} if shown else None
+    return {"text": text, "index": index, "logprobs": logprobs, "finish_reason": reason}
+
+
+def completion_body(answers: Sequence[tuple[Final, Timings]], form: Format) -> dict[str, Any]:
+    """The body of a `/v1/completions` answer that is not streamed, one choice a prompt; the timings are the first's."""
+    choices = [
+        completion_choice(index, whole_text(final), finish_reason(final), final.shown, form)
+        for index, (final, _) in enumerate(answers)
+    ]
+    return {
+        "choices": choices,
+        "created": int(time.time()),
+        "model": form.model,
+        "system_fingerprint": BUILD,
+        "object": "text_completion",
+        "usage": summed([usage(final.tokens_evaluated, timings) for final, timings in answers]),
+        "id": new_id(),
+        "timings": answers[0][1].as_dict(),
+    }
+
+
+class CompletionChunks:
+    """The chunks of one `/v1/completions` stream."""
+
+    def __init__(self, form: Format) -> None:
+        self._form = form
+        self._base = {
+            "created": int(time.time()),
+            "model": form.model,
+            "system_fingerprint": BUILD,
+            "object": "text_completion",
+        }
+        self._id = new_id()
+
+    def of_step(self, index: int, step: Step) -> Iterator[dict[str, Any]]:
+        """The chunks of one step of prompt `index`; the last one always has the usage."""
+        if step.send:
+            shown = [step.shown] if step.shown is not None and step.shown.best else []
+            chunk = self._chunk(index, step.text, shown)
+            if shows_timings(step, self._form):
+                chunk["timings"] = step.timings.as_dict()
+            yield chunk
+        if step.final is not None:
+            choices = [completion_choice(index, "", finish_reason(step.final), [], self._form)]
+            count = usage(step.final.tokens_evaluated, step.timings)
+            timings = step.timings.as_dict()
+            yield {"choices": choices, **self._base, "usage": count, "id": self._id, "timings": timings}
+
+    def _chunk(self, index: int, text: str, shown: Sequence[Shown] = ()) -> dict[str, Any]:
+        return {"choices": [completion_choice(index, text, None, shown, self._form)], **self._base, "id": self._id}
+
+    def receipt(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
+        """The receipt's event. It has an empty choice too, for clients that read `choices[0]` of every chunk."""
+        return {**self._chunk(0, ""), "bankml_receipt": receipt}

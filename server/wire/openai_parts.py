@@ -1,0 +1,41 @@
+"""What OpenAI's answers have in common: ids, counts of tokens, and how an answer ended."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.generation import Final, Timings
+
+_ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
+
+
+def new_id() -> str:
+    """An answer's id: `chatcmpl-` and 32 letters and digits, on `/v1/completions` too, as llama-server makes them."""
+    return "chatcmpl-" + "".join(secrets.choice(_ALPHABET) for _ in range(32))
+
+
+def usage(n_prompt: int, timings: Timings) -> dict[str, Any]:
+    """The object `usage` of one answer; the end token counts as a completion token."""
+    return {
+        "completion_tokens": timings.predicted_n,
+        "prompt_tokens": n_prompt,
+        "total_tokens": timings.predicted_n + n_prompt,
+        "prompt_tokens_details": {"cached_tokens": timings.cache_n},
+    }
+
+
+def summed(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The usage of several answers together."""
+    cached = sum(one["prompt_tokens_details"]["cached_tokens"] for one in usages)
+    names = ("completion_tokens", "prompt_tokens", "total_tokens")
+    return {name: sum(one[name] for one in usages) for name in names} | {
+        "prompt_tokens_details": {"cached_tokens": cached}
+    }
+
+
+def finish_reason(final: Final) -> str:
+    """OpenAI's word for how an answer ended."""
+    return "stop" if final.stop_type in ("eos", "word") else "length"
