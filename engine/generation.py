@@ -206,6 +206,7 @@ class Step:
         timings: as of this step.
         final: set on the last step only.
         shown: the token with its probabilities, when they are asked for and `send`.
+        has_new_line: a line has ended so far.
     """
 
     text: str
@@ -215,6 +216,7 @@ class Step:
     timings: Timings
     final: Final | None = None
     shown: Shown | None = None
+    has_new_line: bool = False
 
 
 def never() -> bool:
@@ -389,7 +391,8 @@ class _Answer:
         if ends:
             stop_type = "eos"
         final = None if stop_type is None else self._final(stop_type, released.word or "", truncated, n_cached)
-        return Step(as_text(released.data), token, released.whole, len(self.tokens), timings, final, shown)
+        text = as_text(released.data)
+        return Step(text, token, released.whole, len(self.tokens), timings, final, shown, self._has_new_line)
 
     def _outdented(self) -> bool:
         """Whether the newest line starts with fewer blanks than `n_indent`; if so, that line is cut off."""

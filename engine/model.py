@@ -165,6 +165,8 @@ class Model:
         self.n_vocab = config.n_vocab
         self.n_embd = config.n_embd
         self.n_layer = config.n_layer
+        self.n_head_kv = config.n_head_kv
+        self.head_size = config.head_size
         self.n_params = sum(int(np.prod(t.shape)) for t in file.tensors.values())
         self.size = sum(t.nbytes for t in file.tensors.values())
         self.tensor_types = Counter(t.type.name for t in file.tensors.values())
@@ -218,6 +220,31 @@ class Model:
             raise InvalidRequest("a token is not in the vocabulary")
         self._graph.evaluate(batch, position, output)
         self._file.check_intact()
+
+    def state_bytes(self, n_tokens: int) -> int:
+        """Bytes the KV cache takes for `n_tokens` positions."""
+        return self._graph.state_bytes(n_tokens)
+
+    def cache_state(self, n_tokens: int) -> npt.NDArray[np.uint8]:
+        """A copy of what the KV cache holds of its first `n_tokens` positions, for `restore_cache`: (bytes,)."""
+        state = np.empty(self.state_bytes(n_tokens), dtype=np.uint8)
+        self._graph.save_state(n_tokens, state)
+        return state
+
+    def state_size(self, n_tokens: int) -> int:
+        """Bytes of llama.cpp's state of `n_tokens` positions (llama-kv-cache.cpp: `state_write`).
+
+        The rows of keys and values; four numbers, three a position, and two a layer and kind, before them.
+        """
+        return 8 + (8 + 12 * n_tokens + 24 * self.n_layer + self.state_bytes(n_tokens) if n_tokens else 0)
+
+    def restore_cache(self, state: npt.NDArray[np.uint8], n_tokens: int) -> None:
+        """Puts back what `cache_state` gave for `n_tokens` positions.
+
+        Raises:
+            ValueError: it is of another length; the cache is as it was.
+        """
+        self._graph.restore_state(n_tokens, state)
 
     def check_intact(self) -> None:
         """Raises ModelFileLost if the file was cut or written to since it was opened."""

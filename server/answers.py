@@ -27,7 +27,8 @@ from dataclasses import dataclass
 from engine.generation import Step
 from engine.model import Model
 from registry.catalog import Entry
-from slots.residency import Job, Lease, Residency, StepStream
+from slots.residency import Lease, Residency, StepStream
+from slots.slot import Job
 
 Build = Callable[[Model], Sequence[Job]]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
@@ -15,11 +15,13 @@ from registry.errors import RegistryError
 from server.cors import Origins
 from server.errors import ApiError, handle
 from server.guards import Guards
-from server.metrics import Metrics
-from server.routes import api, bankml, llama, status, v1
+from server.metrics import Gauge, Metrics
+from server.routes import api, bankml, llama, slots, status, v1
 from server.settings import Settings
 from server.streams import ClientDisconnected, ServerStopping
+from slots.prompt_cache import PromptCache
 from slots.residency import Residency
+from slots.slot_file import SlotFolder
 
 HANDLED = (
     *(HTTPException, ApiError, EngineError, RegistryError),
@@ -34,6 +36,9 @@ def create_app(settings: Settings, residency: Residency) -> Starlette:
     Args:
         settings: the command line's.
         residency: who has the engine. The lifespan starts it (which does nothing when it runs already) and stops it.
+
+    Raises:
+        OSError: the folder for saved slots cannot be made.
     """
 
     @asynccontextmanager
@@ -45,7 +50,7 @@ def create_app(settings: Settings, residency: Residency) -> Starlette:
             await residency.stop()
 
     app = Starlette(
-        routes=[*status.routes, *llama.routes, *v1.routes, *api.routes, *bankml.routes],
+        routes=[*status.routes, *llama.routes, *slots.routes, *v1.routes, *api.routes, *bankml.routes],
         middleware=[
             Middleware(Origins, allow_origins=settings.allow_origin),
             Middleware(Guards, hosts=[host for host, _ in settings.addresses], api_keys=settings.api_keys),
@@ -58,5 +63,25 @@ def create_app(settings: Settings, residency: Residency) -> Starlette:
     app.state.residency = residency
     app.state.readings = bankml.Readings()
     app.state.metrics = Metrics(residency.options.n_batch)
+    app.state.metrics.gauges += _parked_gauges(residency)
     residency.on_end = app.state.metrics.count
+    app.state.slot_folder = SlotFolder(settings.slot_save_path) if settings.slot_save_path else None
     return app
+
+
+def _parked_gauges(residency: Residency) -> list[Gauge]:
+    """What the states of other conversations take, as `/metrics` shows it."""
+
+    def of_parked(read: Callable[[PromptCache], float]) -> Callable[[], float]:
+        def value() -> float:
+            resident = residency.current()
+            parked = None if resident is None else resident.slot.parked
+            return 0 if parked is None else read(parked)
+
+        return value
+
+    return [
+        Gauge("bankml_parked_states", "states of other conversations in memory", of_parked(len)),
+        Gauge("bankml_parked_bytes", "bytes they take", of_parked(lambda parked: parked.size)),
+        Gauge("bankml_parked_limit_bytes", "bytes they may take, 0 for no limit", of_parked(lambda p: p.limit)),
+    ]

@@ -83,7 +83,6 @@ _IGNORED = """
 --no-cache-idle-slots
 -cb --cont-batching
 -nocb --no-cont-batching
--sps --slot-prompt-similarity =N
 --keep =N
 --spm-infill
 --repack

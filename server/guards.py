@@ -139,10 +139,12 @@ class Guards:
 def _must_be_json(scope: Scope, headers: Headers) -> bool:
     """Whether a body must say that it is JSON: always, but for `curl -d` on Ollama's API, as its users type it.
 
-    A browser sends such a body to any address without asking first, and always says where it comes from.
+    None at all need not, for `curl -X POST` on a slot. A browser sends both to any address without asking first, and
+    always says where it comes from.
     """
     from_browser = any(name in headers for name in ("origin", "referer", "sec-fetch-site"))
-    return from_browser or not scope["path"].startswith("/api/")
+    empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+    return from_browser or not (empty or scope["path"].startswith("/api/"))
 
 
 def _is_json(content_type: str) -> bool:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.generation import Timings
-from slots.residency import Ended
+from registry.catalog import Entry
+from slots.slot import Task
 
 KEEP: Final = 256
 """Records kept, the newest ones."""
@@ -126,10 +127,10 @@ class Metrics:
         with self._lock:
             return list(self._records)
 
-    def count(self, ended: Ended) -> None:
-        """Count a job that has ended. One that was stopped before its end adds to the sums, but no record."""
-        step = ended.step
-        timings = Timings(cache_n=ended.n_cached, prompt_n=ended.n_processed) if step is None else step.timings
+    def count(self, entry: Entry, task: Task) -> None:
+        """Count a task that has task. One that was stopped before its end adds to the sums, but no record."""
+        step = task.step
+        timings = Timings(cache_n=task.n_cached, prompt_n=task.n_processed) if step is None else step.timings
         final = None if step is None else step.final
         n_steps = max(0, timings.predicted_n - 1)
         with self._lock:
@@ -149,12 +150,12 @@ class Metrics:
             self._records.append(
                 Record(
                     at=time.time(),
-                    model=ended.entry.path.stem,
+                    model=entry.path.stem,
                     prompt_tokens=final.tokens_evaluated,
                     cached_tokens=timings.cache_n,
                     completion_tokens=timings.predicted_n,
                     prompt_ms=timings.prompt_ms,
-                    ttft_ms=(ended.waited_ns + timings.prompt_ns) // 1000 / 1000 if timings.predicted_n else None,
+                    ttft_ms=(task.waited_ns + timings.prompt_ns) // 1000 / 1000 if timings.predicted_n else None,
                     eval_ms=timings.predicted_ms,
                     finish="stop" if final.stop_type in ("eos", "word") else "length",
                     grammar_ms=final.grammar_ns // 1000 / 1000,

@@ -166,8 +166,10 @@ async def open_residency(settings: Settings, catalog: Catalog) -> Residency:
     """
     from engine.errors import EngineError
     from slots.residency import Residency
+    from slots.slot import SlotOptions
 
-    residency = Residency(catalog, options_of(settings), keep_alive=settings.keep_alive)
+    slot_options = SlotOptions(settings.cache_ram, settings.slot_prompt_similarity)
+    residency = Residency(catalog, options_of(settings), keep_alive=settings.keep_alive, slot_options=slot_options)
     entry = catalog.default
     try:
         await residency.start()

@@ -110,6 +110,25 @@ class Settings(SamplingSettings):
         Switch, flag("--cache-prompt", "LLAMA_ARG_CACHE_PROMPT", off="--no-cache-prompt", group=_CONTEXT)
     ] = Field(True, description="keep the prompt's computed prefix for the next request")
 
+    cache_ram: Annotated[
+        int, flag("-cram --cache-ram", "BANKML_CACHE_RAM LLAMA_ARG_CACHE_RAM", "MIB", group=_CONTEXT)
+    ] = Field(
+        8192,
+        ge=-1,
+        description="most memory for the states of other conversations, but no more than a quarter of what is free "
+        "(-1: no limit, 0: none)",
+    )
+    slot_prompt_similarity: Annotated[float, flag("-sps --slot-prompt-similarity", "", "SHARE", group=_CONTEXT)] = (
+        Field(
+            0.1,
+            allow_inf_nan=False,
+            description="share of a prompt the slot must hold to be kept for it (0: no such rule)",
+        )
+    )
+    slot_save_path: Annotated[
+        Path | None, flag("--slot-save-path --slot-dir", "BANKML_SLOT_DIR", "DIR", group=_CONTEXT)
+    ] = Field(None, description="folder for saved slots, made if it is not there; opens POST /slots/0")
+
     # -- answers
     reasoning: Annotated[
         Annotated[Literal["auto", "on", "off"], BeforeValidator(_reasoning)],
@@ -136,11 +155,11 @@ class Settings(SamplingSettings):
     reuse_port: Annotated[Switch, flag("--reuse-port", "LLAMA_ARG_REUSE_PORT")] = Field(
         False, description="let several processes listen on the port"
     )
+    slots: Annotated[Switch, flag("--slots", "LLAMA_ARG_ENDPOINT_SLOTS", off="--no-slots")] = Field(
+        True, description="answer GET /slots"
+    )
     timeout: Annotated[int, flag("-to --timeout", "LLAMA_ARG_TIMEOUT", "SECONDS", group=_LATER)] = Field(
         3600, ge=1, description="longest wait for a client that reads or writes nothing"
-    )
-    slots: Annotated[Switch, flag("--slots", "LLAMA_ARG_ENDPOINT_SLOTS", off="--no-slots", group=_LATER)] = Field(
-        True, description="answer GET /slots"
     )
     metrics: Annotated[Switch, flag("--metrics", "LLAMA_ARG_ENDPOINT_METRICS")] = Field(
         False, description="answer GET /metrics"
@@ -148,12 +167,6 @@ class Settings(SamplingSettings):
     props: Annotated[Switch, flag("--props", "LLAMA_ARG_ENDPOINT_PROPS", group=_LATER)] = Field(
         False, description="allow POST /props"
     )
-    slot_save_path: Annotated[
-        Path | None, flag("--slot-dir --slot-save-path", "BANKML_SLOT_DIR", "DIR", group=_LATER)
-    ] = Field(None, description="folder for saved slots, made at the start")
-    cache_ram: Annotated[
-        int, flag("-cram --cache-ram", "BANKML_CACHE_RAM LLAMA_ARG_CACHE_RAM", "MIB", group=_LATER)
-    ] = Field(8192, ge=-1, description="most memory for parked prompts (-1: no limit, 0: none)")
     verbose: Annotated[Switch, flag("-v --verbose --log-verbose", "BANKML_VERBOSE")] = Field(
         False, description="log every request"
     )

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
 from engine.errors import Cancelled, ModelFileLost
-from engine.generation import GenerationRequest, Step, generate
+from engine.generation import Step, generate
 from engine.model import Model, ModelOptions
 from registry.catalog import Catalog, Entry
 from registry.errors import ModelFileChanged, RegistryError
 from registry.pins import FileIdentity
-from slots.slot import Slot
+from slots.slot import Job, Slot, SlotOptions, Task
 from slots.verification import Verification
 
 FOREVER = math.inf
@@ -61,35 +61,6 @@ class Resident:
     expires_at: float = FOREVER
 
 
-@dataclass(slots=True, frozen=True)
-class Job:
-    """One prompt to run: what the engine is asked, whether the slot's tokens may be reused, and when it was asked
-    (`time.perf_counter_ns`)."""
-
-    request: GenerationRequest
-    cache_prompt: bool = True
-    asked_ns: int = field(default_factory=time.perf_counter_ns)
-
-
-@dataclass(slots=True)
-class Ended:
-    """What became of a job that has ended, whatever ended it.
-
-    Attributes:
-        entry: the model that worked on it.
-        n_cached: prompt tokens that were in the slot already.
-        waited_ns: nanoseconds from asking to the start of the work.
-        n_processed: prompt tokens evaluated.
-        step: the newest step, None when there is none; it has `final` if the answer came to its end.
-    """
-
-    entry: Entry
-    n_cached: int
-    waited_ns: int
-    n_processed: int = 0
-    step: Step | None = None
-
-
 class StepStream:
     """The steps of one or several jobs, run one after another in the worker thread, as they come.
 
@@ -104,6 +75,7 @@ class StepStream:
         self._loop = asyncio.get_running_loop()
         self._ready: deque[tuple[int, Step]] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._begun: asyncio.Future[None] = self._loop.create_future()
         self._stop = threading.Event()
         self._woken = False
         self._on_end = residency.on_end
@@ -114,31 +86,42 @@ class StepStream:
         self._done = done
 
     def _run(self, resident: Resident, jobs: Sequence[Job]) -> None:
-        """Worker thread: drive the one loop and hand each step over."""
+        """Worker thread: one job after another."""
         for index, job in enumerate(jobs):
-            self._run_job(resident, index, job)
+            task = resident.slot.begin(job)
+            try:
+                self._run_task(resident, index, task)
+            finally:
+                task.end(len(resident.slot.tokens))
+                self._on_end(resident.entry, task)
+            assert task.step is not None
+            self._hand_over(index, task.step)  # the last one, once it is counted
 
-    def _run_job(self, resident: Resident, index: int, job: Job) -> None:
-        slot, prompt = resident.slot, job.request.prompt
-        n_past = slot.reuse(prompt, job.cache_prompt)
-        ended = Ended(resident.entry, n_past, time.perf_counter_ns() - job.asked_ns)
-        steps = generate(resident.model, job.request, tokens=slot.tokens, n_past=n_past, cancelled=self._stop.is_set)
-        try:
-            for step in steps:
-                ended.step = step
-                if step.final is None:
-                    self._hand_over(index, step)
-        finally:
-            ended.n_processed = min(len(slot.tokens), len(prompt)) - n_past
-            self._on_end(ended)
-        assert ended.step is not None
-        self._hand_over(index, ended.step)  # the last one, once it is counted
+    def _run_task(self, resident: Resident, index: int, task: Task) -> None:
+        """Worker thread: drive the one loop and hand each step over, but for the last."""
+        steps = generate(
+            resident.model,
+            task.job.request,
+            tokens=resident.slot.tokens,
+            n_past=task.n_cached,
+            cancelled=self._stop.is_set,
+            on_prompt=task.on_prompt,
+        )
+        self._loop.call_soon_threadsafe(self._has_begun)
+        for step in steps:
+            task.step = step
+            if step.final is None:
+                self._hand_over(index, step)
 
     def _hand_over(self, index: int, step: Step) -> None:
         self._ready.append((index, step))
         if not self._woken:
             self._woken = True
             self._loop.call_soon_threadsafe(self._wake)
+
+    def _has_begun(self) -> None:
+        if not self._begun.done():
+            self._begun.set_result(None)
 
     def _wake(self) -> None:
         self._woken = False
@@ -149,8 +132,24 @@ class StepStream:
         self._idle = True
         if not future.cancelled():
             self._error = future.exception()
+        self._has_begun()
         self._wake()
         self._done()
+
+    async def begun(self) -> None:
+        """Wait until the engine has taken up the first job.
+
+        Raises:
+            what `engine.generation.generate` refuses it for.
+        """
+        await self._begun
+        if not self._ready:
+            self._raise_error()
+
+    def _raise_error(self) -> None:
+        error, self._error = self._error, None
+        if error is not None and not isinstance(error, Cancelled):
+            raise error
 
     def __aiter__(self) -> StepStream:
         return self
@@ -158,9 +157,7 @@ class StepStream:
     async def __anext__(self) -> list[tuple[int, Step]]:
         while not self._ready:
             if self._idle:
-                error, self._error = self._error, None
-                if error is not None and not isinstance(error, Cancelled):
-                    raise error
+                self._raise_error()
                 raise StopAsyncIteration
             self._waiter = self._loop.create_future()
             try:
@@ -252,17 +249,26 @@ class Residency:
         catalog: the models that may be loaded.
         options: how to open them.
         keep_alive: seconds a model stays after a request that names no keep-alive of its own; used by `touch(None)`.
+        slot_options: for the slot of each model.
 
     Attributes:
-        on_end: told of every job that ends, in the worker thread and before its last step is handed over.
+        on_end: told of every task that ends, in the worker thread and before its last step is handed over.
         last: what was verified and loaded last, though its model may have gone.
     """
 
-    def __init__(self, catalog: Catalog, options: ModelOptions, *, keep_alive: float = 300.0) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        options: ModelOptions,
+        *,
+        keep_alive: float = 300.0,
+        slot_options: SlotOptions | None = None,
+    ) -> None:
         self.catalog = catalog
         self.options = options
+        self.slot_options = slot_options or SlotOptions()
         self.keep_alive = keep_alive
-        self.on_end: Callable[[Ended], None] = lambda ended: None
+        self.on_end: Callable[[Entry, Task], None] = lambda entry, task: None
         self.last: Verification | None = None
         self._n_waiting = 0
         self._engine = asyncio.Lock()  # asyncio's lock serves its waiters in the order they came
@@ -449,7 +455,7 @@ class Residency:
             if future.done() and not future.cancelled() and future.exception() is None:
                 load_ns = time.perf_counter_ns() - started
                 model, identity = future.result()
-                self._resident = Resident(entry, model, Slot(), load_ns, identity, FOREVER)
+                self._resident = Resident(entry, model, self.slot_options.slot_of(model), load_ns, identity, FOREVER)
                 self.last = Verification.of(entry, model)
         future.result()
         assert self._resident is not None

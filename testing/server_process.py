@@ -81,6 +81,12 @@ class ServerProcess:
                 self._process.wait()
         self._log.close()
 
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        assert self._process is not None, "the server was not started"
+        self._process.kill()
+        self._process.wait()
+
     @property
     def pid(self) -> int:
         """The server's process id."""
@@ -123,10 +129,11 @@ class BankmlServer(ServerProcess):
         model: the GGUF file.
         flags: further command-line flags.
         threads: `-t`.
+        port: a loopback port; a free one when 0.
     """
 
-    def __init__(self, model: Path, *flags: str, threads: int = 2) -> None:
-        port = free_port()
+    def __init__(self, model: Path, *flags: str, threads: int = 2, port: int = 0) -> None:
+        port = port or free_port()
         program = Path(sys.executable).parent / "bankml"
         command = [str(program)] if program.exists() else [sys.executable, "-m", "server.cli"]
         command += ["serve", "-m", str(model), "-t", str(threads), "--host", "127.0.0.1", "--port", str(port), *flags]

@@ -224,6 +224,16 @@ void bind_matrix(nb::module_ & m) {
         nb::arg("matrices"), nb::arg("arena"), nb::arg("n_threads") = 1);
 }
 
+using State = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using ConstState = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void check_state(const bankml::Graph & graph, int64_t n, size_t bytes) {
+    if (n < 0 || n > graph.n_ctx() || bytes != graph.cache().state_bytes(n)) {
+        throw nb::value_error("the state of n positions has state_bytes(n) bytes");
+    }
+}
+
+
 void bind_graph(nb::module_ & m) {
     using bankml::Graph;
     using bankml::Matrix;
@@ -273,6 +283,23 @@ void bind_graph(nb::module_ & m) {
             nb::arg("k_type") = static_cast<uint32_t>(bankml::Type::F16),
             nb::arg("v_type") = static_cast<uint32_t>(bankml::Type::F16))
         .def_prop_ro("cache_bytes", &Graph::cache_bytes)
+        .def("state_bytes", [](const Graph & graph, int64_t n) { return graph.cache().state_bytes(n); }, nb::arg("n"))
+        .def(
+            "save_state",
+            [](const Graph & graph, int64_t n, const State & state) {
+                check_state(graph, n, state.size());
+                const nb::gil_scoped_release unlocked;
+                graph.cache().save(n, state.data());
+            },
+            nb::arg("n"), nb::arg("state"))
+        .def(
+            "restore_state",
+            [](Graph & graph, int64_t n, const ConstState & state) {
+                check_state(graph, n, state.size());
+                const nb::gil_scoped_release unlocked;
+                graph.cache().restore(n, state.data());
+            },
+            nb::arg("n"), nb::arg("state"))
         .def("buffer", &Graph::buffer, nb::arg("width"), nb::arg("single"))
         .def("embed", &Graph::embed, nb::arg("table"), nb::arg("output"), nb::keep_alive<1, 2>())
         .def(

@@ -69,6 +69,8 @@ class Graph {
     int64_t n_rows() const { return n_rows_; }
     int64_t n_ctx() const { return cache_.n_ctx(); }
     size_t cache_bytes() const { return cache_.size(); }
+    const KvCache& cache() const { return cache_; }
+    KvCache& cache() { return cache_; }
 
   private:
     struct Buffer {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "kernels.h"
 #include "pages.h"
@@ -37,6 +38,23 @@ class KvCache {
         kernels.store_cache_row(v_type_, v, keys(layer, head) + at, head_);
     }
 
+    // The first n positions as one block of memory: for each layer and head its rows of keys, then its rows of values.
+    size_t state_bytes(int64_t n) const { return bytes_ / static_cast<size_t>(n_ctx_) * static_cast<size_t>(n); }
+    void save(int64_t n, uint8_t* state) const {
+        for_each_region([&](uint8_t* region, size_t row) {
+            const size_t bytes = row * static_cast<size_t>(n);
+            std::memcpy(state, region, bytes);
+            state += bytes;
+        });
+    }
+    void restore(int64_t n, const uint8_t* state) {
+        for_each_region([&](uint8_t* region, size_t row) {
+            const size_t bytes = row * static_cast<size_t>(n);
+            std::memcpy(region, state, bytes);
+            state += bytes;
+        });
+    }
+
     // Rows of a quantized cache are Hadamard transforms, which leaves quantization fewer outliers; so are the queries,
     // and the result is transformed back (llama-kv-cache.cpp). These are the sizes of the transforms, 0 for none: keys
     // take the largest power of two that divides a head, values 64; heads that are no multiple of 64 take none.
@@ -46,6 +64,17 @@ class KvCache {
   private:
     uint8_t* keys(int64_t layer, int64_t head) const {
         return pages_.as<uint8_t>() + static_cast<size_t>(layer * n_head_kv_ + head) * (k_bytes_ + v_bytes_);
+    }
+
+    // Calls visit(first row, bytes of a row) for every region, in the order they lie in.
+    template <class Visit>
+    void for_each_region(Visit visit) const {
+        const size_t n = bytes_ / (k_bytes_ + v_bytes_);
+        for (size_t i = 0; i < n; ++i) {
+            uint8_t* region = pages_.as<uint8_t>() + i * (k_bytes_ + v_bytes_);
+            visit(region, k_bytes_ / static_cast<size_t>(n_ctx_));
+            visit(region + k_bytes_, v_bytes_ / static_cast<size_t>(n_ctx_));
+        }
     }
 
     Type k_type_;

@@ -38,7 +38,7 @@ from server.wire.golang import InvalidBody
 from server.wire.llama import Defaults, tokenize_prompt
 from server.wire.ollama_logprobs import Logprobs
 from server.wire.ollama_models import Header, described, listed, plain, running
-from slots.residency import Job
+from slots.slot import Job
 
 T = TypeVar("T")
 

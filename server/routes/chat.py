@@ -33,7 +33,7 @@ from server.wire import openai
 from server.wire.chat_output import formed
 from server.wire.llama import Format
 from server.wire.named_events import Event, NamedEvents
-from slots.residency import Job
+from slots.slot import Job
 
 
 class ChatRun:

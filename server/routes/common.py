@@ -11,7 +11,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine.errors import ContextOverflow, InvalidRequest
+from engine.errors import InvalidRequest
 from engine.generation import Final, Step, Timings
 from engine.grammar import grammar_matcher
 from engine.model import Model
@@ -24,7 +24,8 @@ from server.settings import Settings
 from server.streams import sse
 from server.wire.fields import CompletionFields
 from server.wire.llama import Defaults, build_job, json_object
-from slots.residency import Job, Residency
+from slots.residency import Residency
+from slots.slot import Job
 
 
 def residency_of(request: Request) -> Residency:
@@ -101,19 +102,18 @@ def asked_model(residency: Residency, body: Mapping[str, Any]) -> str | None:
 
 
 def checked_job(prompt: list[int], fields: CompletionFields, model: Model, defaults: Defaults) -> Job:
-    """The job for one prompt, refused here if the engine would refuse it, so before a stream has begun.
+    """The job for one prompt, refused here if the engine would refuse it, so before it waits for its turn.
+
+    Not so a prompt that fills the context: it changes what the slot holds before it is refused, as in llama-server.
 
     Raises:
         InvalidRequest: a token outside the vocabulary, or sampling parameters or a grammar that cannot be.
-        ContextOverflow: the prompt fills the context.
     """
     job = build_job(prompt, fields, model, defaults)
     if job.request.sampling.grammar.text:
         grammar_matcher(job.request.sampling.grammar, model.tokenizer)
     if prompt and not (min(prompt) >= 0 and max(prompt) < model.n_vocab):
         raise InvalidRequest("Prompt contains invalid tokens")
-    if len(prompt) >= model.n_ctx:
-        raise ContextOverflow(len(prompt), model.n_ctx)
     return job
 
 
@@ -195,11 +195,13 @@ async def run_stream(run: Run, style_of: StyleOf) -> AsyncGenerator[bytes, None]
     """A request's server-sent events: those of each step, the receipt's, the end. For `streams.EventStream`.
 
     Raises:
-        What `answers.open_answer` raises, before the first item; a later error is an event, and ends the stream.
+        What `answers.open_answer` raises, and the engine when it takes up the first prompt, before the first item; a
+        later error is an event, and ends the stream.
     """
     async with open_answer(run.residency, run.name, run.build) as answer:
         receipt, style = run.receipt(answer), style_of(answer)
         prompt_tokens = completion_tokens = 0
+        await answer.stream.begun()
         yield b""  # the engine is ours: the client learns that it works
         try:
             async for batch in answer.batches():

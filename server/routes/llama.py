@@ -30,7 +30,7 @@ from server.routes.common import (
 from server.streams import SSE, EventStream, until_disconnect
 from server.wire import llama, openai, openai_completions
 from server.wire.fields import parse_fields
-from slots.residency import Job
+from slots.slot import Job
 
 
 async def completion(request: Request) -> Response:

@@ -127,7 +127,7 @@ def props_body(resident: Resident, settings: Settings) -> dict[str, Any]:
         "model_path": str(resident.entry.path),
         "modalities": {"vision": False, "video": False, "audio": False},
         "media_marker": _MEDIA_MARKER,
-        "endpoint_slots": False,
+        "endpoint_slots": settings.slots,
         "endpoint_props": False,
         "endpoint_metrics": settings.metrics,
         "ui": False,
@@ -148,8 +148,6 @@ def _capabilities(model: Model) -> dict[str, bool]:
 
 NOT_SUPPORTED: Mapping[tuple[str, str], str] = {
     ("POST", "/props"): "This server does not support changing global properties. Start it with `--props`",
-    ("GET", "/slots"): "This server does not support slots endpoint. Start it with `--slots`",
-    ("POST", "/slots/{id_slot}"): "This server does not support slots action. Start it with `--slot-save-path`",
     **{
         ("POST", path): "This server does not support embeddings. Start it with `--embeddings`"
         for path in ("/embedding", "/embeddings", "/v1/embeddings")

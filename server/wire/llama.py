@@ -18,7 +18,7 @@ from engine.stops import as_text, cut_bytes
 from engine.tokenizer import Tokenizer
 from server.errors import BadRequest
 from server.wire.fields import CompletionFields, kind, to_int, wrong_type
-from slots.residency import Job
+from slots.slot import Job
 
 _PROMPT_KINDS = (
     '"prompt" elements must be a string, a list of tokens, a JSON object containing a prompt string, '
@@ -172,7 +172,7 @@ def build_job(prompt: Sequence[int], fields_: CompletionFields, model: Model, de
         post_sampling_probs=fields_.post_sampling_probs,
     )
     cache_prompt = defaults.cache_prompt if fields_.cache_prompt is None else fields_.cache_prompt
-    return Job(request, cache_prompt)
+    return Job(request, cache_prompt, fields_.id_slot, Format("", fields_, defaults.n_predict))
 
 
 # -- steps out -----------------------------------------------------------------------------------------------------

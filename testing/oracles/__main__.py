@@ -18,6 +18,7 @@ from testing.oracles import (
     compare_models,
     compare_operations,
     compare_schemas,
+    compare_sessions,
     compare_steps,
     compare_tokenizers,
     quantized_files,
@@ -26,9 +27,9 @@ from testing.oracles.comparison import Report
 from testing.oracles.reference_server import require
 from testing.server_process import ServerError
 
-PARTS = ("operations", "steps", "caches", "tokenizers", "grammars", "schemas", "small", "models", "answers")
+PARTS = ("operations", "steps", "caches", "tokenizers", "grammars", "schemas", "small", "models", "answers", "sessions")
 """Products and rows of each weight type, the steps between them, attention over each cache, tokenizers, grammars,
-grammars of JSON schemas, small models, SmolLM2's logits and its answers."""
+grammars of JSON schemas, small models, SmolLM2's logits, its answers, and what requests find of those before them."""
 
 
 def main() -> int:
@@ -71,6 +72,8 @@ def main() -> int:
             compare_models.compare(report, arguments.files, arguments.only)
         if "answers" in (arguments.parts or PARTS):
             compare_answers.compare(report, arguments.files, arguments.only)
+        if "sessions" in (arguments.parts or PARTS):
+            compare_sessions.compare(report, arguments.only)
     except ServerError as error:
         print(f"oracle: {error}", file=sys.stderr)
         return 2

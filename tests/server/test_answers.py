@@ -15,7 +15,8 @@ from engine.sampling import SamplingParams
 from registry.catalog import Catalog, entry_of
 from registry.errors import ModelNotFound
 from server.answers import open_answer
-from slots.residency import Job, Residency
+from slots.residency import Residency
+from slots.slot import Job
 
 GREEDY = SamplingParams(temperature=0.0)
 

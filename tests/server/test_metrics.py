@@ -7,10 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from engine.generation import Final, Step, Timings
+from engine.generation import Final, GenerationRequest, Step, Timings
 from registry.catalog import Entry
 from server.metrics import KEEP, Gauge, Metrics, exposition
-from slots.residency import Ended
+from slots.slot import Job, Task
 
 ENTRY = cast(Entry, SimpleNamespace(path=Path("/models/small.gguf")))
 MS = 1_000_000
@@ -22,9 +22,13 @@ def step(final: Final | None, n: int = 3) -> Step:
     )
 
 
-def finished(**more: Any) -> Ended:
+def task(n_cached: int, n_processed: int, step: Step | None = None, waited_ns: int = 0) -> Task:
+    return Task(0, Job(GenerationRequest([])), n_cached, waited_ns, n_processed, step, running=False)
+
+
+def finished(**more: Any) -> Task:
     final = Final("eos", tokens_evaluated=9, **more)
-    return Ended(ENTRY, n_cached=4, waited_ns=2 * MS, n_processed=5, step=step(final))
+    return task(4, 5, step(final), waited_ns=2 * MS)
 
 
 def shown(metrics: Metrics, *, n_processing: int = 0, n_deferred: int = 0) -> dict[str, float]:
@@ -35,7 +39,7 @@ def shown(metrics: Metrics, *, n_processing: int = 0, n_deferred: int = 0) -> di
 
 def test_a_finished_answer_leaves_a_record_of_what_it_took() -> None:
     metrics = Metrics(2048)
-    metrics.count(finished(n_resampled=2, grammar_ns=3 * MS))
+    metrics.count(ENTRY, finished(n_resampled=2, grammar_ns=3 * MS))
     (record,) = metrics.records
     assert abs(record.at - time.time()) < 60
     assert (record.model, record.prompt_tokens, record.cached_tokens, record.completion_tokens) == ("small", 9, 4, 3)
@@ -46,14 +50,14 @@ def test_a_finished_answer_leaves_a_record_of_what_it_took() -> None:
 def test_the_oldest_records_go() -> None:
     metrics = Metrics(2048)
     for number in range(KEEP + 1):
-        metrics.count(finished(n_resampled=number))
+        metrics.count(ENTRY, finished(n_resampled=number))
     assert [record.resampled for record in metrics.records] == list(range(1, KEEP + 1))
 
 
 def test_an_answer_that_was_stopped_counts_but_leaves_no_record() -> None:
     metrics = Metrics(2048)
-    metrics.count(Ended(ENTRY, n_cached=4, waited_ns=0, n_processed=5, step=step(None)))
-    metrics.count(Ended(ENTRY, n_cached=1, waited_ns=0, n_processed=7))
+    metrics.count(ENTRY, task(4, 5, step(None)))
+    metrics.count(ENTRY, task(1, 7))
     assert metrics.records == []
     found = shown(metrics)
     assert found["llamacpp:prompt_tokens_total"] == 12
@@ -64,7 +68,7 @@ def test_an_answer_that_was_stopped_counts_but_leaves_no_record() -> None:
 
 def test_batches_and_the_longest_sequence_are_counted_as_the_reference_counts_them() -> None:
     metrics = Metrics(2)
-    metrics.count(finished())  # five prompt tokens in batches of two, then two tokens after the first
+    metrics.count(ENTRY, finished())  # five prompt tokens in batches of two, then two tokens after the first
     found = shown(metrics)
     assert (found["llamacpp:n_decode_total"], found["llamacpp:n_tokens_max"]) == (5, 11)
     assert found["llamacpp:n_busy_slots_per_decode"] == 1
@@ -72,7 +76,7 @@ def test_batches_and_the_longest_sequence_are_counted_as_the_reference_counts_th
 
 def test_rates_are_those_since_the_last_look() -> None:
     metrics = Metrics(2048)
-    metrics.count(finished())
+    metrics.count(ENTRY, finished())
     found = shown(metrics, n_processing=1, n_deferred=2)
     assert found["llamacpp:prompt_tokens_seconds"] == 500
     assert found["llamacpp:predicted_tokens_seconds"] == 2000  # the first of the three came with the prompt

@@ -20,7 +20,8 @@ from engine.sampling import SamplingParams
 from registry.catalog import Catalog
 from registry.errors import ModelFileChanged, ModelNotFound
 from slots import residency as module
-from slots.residency import FOREVER, Ended, Job, Lease, Residency, StepStream
+from slots.residency import FOREVER, Lease, Residency, StepStream
+from slots.slot import Job, Task
 
 OPTIONS = ModelOptions(n_ctx=512, n_threads=1)
 GREEDY = SamplingParams(temperature=0.0)
@@ -341,8 +342,8 @@ async def test_a_file_that_was_touched_is_verified_again_once_and_served(model_p
 
 
 async def test_the_end_of_every_job_is_told_before_its_last_step_is_read(residency: Residency) -> None:
-    ended: list[Ended] = []
-    residency.on_end = ended.append
+    ended: list[Task] = []
+    residency.on_end = lambda entry, task: ended.append(task)
     async with residency.acquire(None) as lease:
         async for batch in lease.stream([job([1, 2, 3, 4]), job([1, 2, 5])]):
             n_over = sum(step.final is not None for _, step in batch)
@@ -353,8 +354,8 @@ async def test_the_end_of_every_job_is_told_before_its_last_step_is_read(residen
 
 
 async def test_a_job_that_is_stopped_in_its_prompt_is_told_with_what_it_evaluated(residency: Residency) -> None:
-    ended: list[Ended] = []
-    residency.on_end = ended.append
+    ended: list[Task] = []
+    residency.on_end = lambda entry, task: ended.append(task)
     async with residency.acquire(None) as lease:
         stream = lease.stream([job([1] * 500)])
         await stream.aclose()
