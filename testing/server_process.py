@@ -28,6 +28,12 @@ def free_port() -> int:
         return port
 
 
+def bankml_command() -> list[str]:
+    """The program as it is installed here."""
+    program = Path(sys.executable).parent / "bankml"
+    return [str(program)] if program.exists() else [sys.executable, "-m", "server.cli"]
+
+
 class ServerProcess:
     """A server program on a loopback port: started, waited for, asked over HTTP, stopped. A context manager.
 
@@ -129,12 +135,21 @@ class BankmlServer(ServerProcess):
         model: the GGUF file.
         flags: further command-line flags.
         threads: `-t`.
-        port: a loopback port; a free one when 0.
     """
 
-    def __init__(self, model: Path, *flags: str, threads: int = 2, port: int = 0) -> None:
-        port = port or free_port()
-        program = Path(sys.executable).parent / "bankml"
-        command = [str(program)] if program.exists() else [sys.executable, "-m", "server.cli"]
-        command += ["serve", "-m", str(model), "-t", str(threads), "--host", "127.0.0.1", "--port", str(port), *flags]
+    def __init__(self, model: Path, *flags: str, threads: int = 2) -> None:
+        port = free_port()
+        command = [
+            *bankml_command(),
+            "serve",
+            "-m",
+            str(model),
+            "-t",
+            str(threads),
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            *flags,
+        ]
         super().__init__(command, port)
