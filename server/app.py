@@ -14,7 +14,7 @@ from engine.errors import EngineError
 from registry.errors import RegistryError
 from server.cors import Origins
 from server.errors import ApiError, handle
-from server.guards import Guards
+from server.guards import READ_TIMEOUT, Guards
 from server.metrics import Gauge, Metrics
 from server.routes import api, bankml, llama, slots, status, v1
 from server.settings import Settings
@@ -25,7 +25,7 @@ from slots.slot_file import SlotFolder
 
 HANDLED = (
     *(HTTPException, ApiError, EngineError, RegistryError),
-    *(ClientDisconnect, ClientDisconnected, ServerStopping),
+    *(ClientDisconnect, ClientDisconnected, ServerStopping, MemoryError),
     Exception,  # what nobody foresaw: answered likewise, and then raised for uvicorn to log
 )
 
@@ -53,7 +53,12 @@ def create_app(settings: Settings, residency: Residency) -> Starlette:
         routes=[*status.routes, *llama.routes, *slots.routes, *v1.routes, *api.routes, *bankml.routes],
         middleware=[
             Middleware(Origins, allow_origins=settings.allow_origin),
-            Middleware(Guards, hosts=[host for host, _ in settings.addresses], api_keys=settings.api_keys),
+            Middleware(
+                Guards,
+                hosts=[host for host, _ in settings.addresses],
+                api_keys=settings.api_keys,
+                read_timeout=min(READ_TIMEOUT, settings.timeout),
+            ),
         ],
         exception_handlers=dict.fromkeys(HANDLED, handle),
         lifespan=lifespan,

@@ -87,10 +87,17 @@ class PayloadTooLarge(ApiError):
 
 
 class BodyTooSlow(ApiError):
-    """Nothing more of the request's body came for `seconds`."""
+    """The request's body stopped coming, or came too slowly; the message says for how long."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(408, f"the request body stopped for {seconds:g} seconds")
+    def __init__(self, message: str) -> None:
+        super().__init__(408, message)
+
+
+class TooManyBodies(ApiError):
+    """There is no room for another request's body now."""
+
+    def __init__(self) -> None:
+        super().__init__(503, "the server holds too many long requests")
 
 
 def as_api_error(error: Exception) -> ApiError:
@@ -113,6 +120,8 @@ def as_api_error(error: Exception) -> ApiError:
             return ApiError(404, "File Not Found")
         case HTTPException():
             return ApiError(error.status_code, error.detail)
+        case MemoryError():
+            return ApiError(503, "not enough memory for this request")
         case EngineError():
             return ApiError(500, str(error))
         case _:
@@ -151,7 +160,7 @@ def error_response(request: Request, error: Exception) -> Response:
     else:
         body = orjson.dumps({"error": error_object(error)})
     # What is left of a body that was refused half-way is not waited for.
-    headers = {"connection": "close"} if isinstance(error, BodyTooSlow | PayloadTooLarge) else None
+    headers = {"connection": "close"} if isinstance(error, BodyTooSlow | PayloadTooLarge | TooManyBodies) else None
     return Response(body, status_code=api_error.status, media_type=JSON, headers=headers)
 
 

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.errors import JSON, BodyTooSlow, PayloadTooLarge, door_body
+from server.errors import JSON, BodyTooSlow, PayloadTooLarge, TooManyBodies, door_body
 from server.streams import ServerStopping
 
 MAX_BODY = 16 * 1024 * 1024
@@ -23,6 +23,12 @@ MAX_BODY = 16 * 1024 * 1024
 
 READ_TIMEOUT = 30.0
 """Seconds within which the next piece of a request's body must come."""
+
+BODY_SECONDS = 120.0
+"""Seconds within which all of it must come."""
+
+MAX_BODIES = 256 * 1024 * 1024
+"""Bytes of all bodies together whose requests are not answered yet."""
 
 PUBLIC = frozenset({"/health", "/v1/health", "/"})
 """Paths that need no API key, as in llama-server."""
@@ -59,8 +65,10 @@ class Guards:
         hosts: the addresses the server is bound to. When all are loopback ones, the Host header must
             name this machine too, so that a web page cannot reach the server through a name of its own.
         api_keys: keys that open the door; none means no key is needed.
-        max_body: bytes.
-        read_timeout: seconds.
+        max_body: bytes of a body.
+        max_bodies: bytes of all bodies together.
+        read_timeout: seconds for a piece of a body.
+        body_seconds: seconds for all of it.
     """
 
     def __init__(
@@ -70,13 +78,18 @@ class Guards:
         hosts: Sequence[str],
         api_keys: Sequence[str] = (),
         max_body: int = MAX_BODY,
+        max_bodies: int = MAX_BODIES,
         read_timeout: float = READ_TIMEOUT,
+        body_seconds: float = BODY_SECONDS,
     ) -> None:
         self.app = app
         self.loopback_only = all(map(is_loopback, hosts))
         self.api_keys = tuple(key.encode("utf-8", "surrogateescape") for key in api_keys)
         self.max_body = max_body
+        self.max_bodies = max_bodies
         self.read_timeout = read_timeout
+        self.body_seconds = body_seconds
+        self.n_held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -86,7 +99,11 @@ class Guards:
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        await self.app(scope, self._limited(receive), send)
+        body = _Body(self, receive)
+        try:
+            await self.app(scope, body.receive, send)
+        finally:
+            self.n_held -= body.n_read
 
     def _refuse(self, scope: Scope, headers: Headers) -> Response | None:
         if self.loopback_only and not names_loopback(headers.get("host", "")):
@@ -111,29 +128,43 @@ class Guards:
         matches = [hmac.compare_digest(key, known) for known in self.api_keys]  # all of them, whichever matches
         return any(matches)
 
-    def _limited(self, receive: Receive) -> Receive:
-        """`receive`, watching the body: one that grows past the limit or stops coming raises where it is read."""
-        n_read = 0
-        reading = True
 
-        async def counted() -> Message:
-            nonlocal n_read, reading
-            if not reading:
-                return await receive()
-            try:
-                async with asyncio.timeout(self.read_timeout):
-                    message = await receive()
-            except TimeoutError:
-                raise BodyTooSlow(self.read_timeout) from None
-            except asyncio.CancelledError:  # by uvicorn, whose time to stop has come
-                raise ServerStopping from None
-            reading = message["type"] == "http.request" and message.get("more_body", False)
-            n_read += len(message.get("body", b""))
-            if n_read > self.max_body:
-                raise PayloadTooLarge(self.max_body)
-            return message
+class _Body:
+    """A request's body on its way in: one that grows past a limit or comes too slowly raises where it is read."""
 
-        return counted
+    def __init__(self, doors: Guards, receive: Receive) -> None:
+        self._doors = doors
+        self._receive = receive
+        self._reading = True
+        self._ends_at = asyncio.get_running_loop().time() + doors.body_seconds
+        self.n_read = 0
+
+    async def receive(self) -> Message:
+        """The next message, as the server gives it."""
+        if not self._reading:
+            return await self._receive()
+        message = await self._next()
+        self._reading = message["type"] == "http.request" and message.get("more_body", False)
+        n_bytes = len(message.get("body", b""))
+        self.n_read += n_bytes
+        self._doors.n_held += n_bytes
+        if self.n_read > self._doors.max_body:
+            raise PayloadTooLarge(self._doors.max_body)
+        if self._doors.n_held > self._doors.max_bodies:
+            raise TooManyBodies
+        return message
+
+    async def _next(self) -> Message:
+        stalled_at = asyncio.get_running_loop().time() + self._doors.read_timeout
+        try:
+            async with asyncio.timeout_at(min(stalled_at, self._ends_at)):
+                return await self._receive()
+        except TimeoutError:
+            if stalled_at <= self._ends_at:
+                raise BodyTooSlow(f"the request body stopped for {self._doors.read_timeout:g} seconds") from None
+            raise BodyTooSlow(f"the request body took more than {self._doors.body_seconds:g} seconds") from None
+        except asyncio.CancelledError:  # by uvicorn, whose time to stop has come
+            raise ServerStopping from None
 
 
 def _must_be_json(scope: Scope, headers: Headers) -> bool:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import httpx
 
 from registry.catalog import Catalog
-from server.serve import ServeError, addresses, bind, catalog_of, find_model, http_server, open_residency
+from server.serve import ServeError, addresses, bind, catalog_of, find_model, open_residency
 from server.setting_types import Address
 from server.settings import Settings, load_settings
 
@@ -354,9 +354,11 @@ def _serve_in_thread(settings: Settings, catalog: Catalog, sockets: list[socket.
     """Serve until the end of `life`; an error on the way to the beginning becomes that of `life.ready`."""
     import uvloop
 
+    from server.http_server import HttpServer
+
     async def serve() -> None:
         residency = await open_residency(settings, catalog)
-        server = http_server(settings, residency)
+        server = HttpServer(settings, residency)
         for sock in sockets:
             sock.listen()  # who connects now waits until the server takes it
         life.begin(server)

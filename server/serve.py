@@ -24,15 +24,12 @@ from server.setting_types import reason
 from server.settings import Settings
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from engine.model import ModelOptions
     from registry.catalog import Catalog
     from slots.residency import Residency
 
 log = logging.getLogger("bankml")
 _LONG_HASH = 0.5  # seconds after which the header is looked at while the file is still being hashed
-_GRACE = 5  # seconds that running answers have to end once the server is told to stop
 
 
 class ServeError(Exception):
@@ -58,7 +55,7 @@ def serve(settings: Settings) -> None:
     _make_slot_folder(settings)
     verified = find_model(settings)
     sockets = bind(settings)
-    files = [sock.getsockname() for sock in sockets if sock.family == socket.AF_UNIX]
+    files = [sock.getsockname() for sock in sockets if is_unix(sock)]
     try:
         import uvloop
 
@@ -183,32 +180,10 @@ async def open_residency(settings: Settings, catalog: Catalog) -> Residency:
     return residency
 
 
-def http_server(settings: Settings, residency: Residency) -> uvicorn.Server:
-    """The HTTP server for a loaded model; set its `should_exit` to stop it."""
-    import uvicorn
-
-    from server.app import create_app
-    from server.protocol import Protocol
-
-    config = uvicorn.Config(
-        create_app(settings, residency),
-        http=Protocol,
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=settings.verbose,
-        server_header=False,
-        backlog=512,
-        timeout_graceful_shutdown=_GRACE,
-    )
-    logging.getLogger("uvicorn.error").setLevel(logging.INFO if settings.verbose else logging.WARNING)
-    return uvicorn.Server(config)
-
-
 async def _serve(settings: Settings, catalog: Catalog, sockets: list[socket.socket]) -> None:
     loading = asyncio.ensure_future(open_residency(settings, catalog))
     await asyncio.wait([loading], timeout=0.005)  # by then it is the worker thread's
-    importlib.import_module("server.app")  # slow; half of opening a model needs no GIL meanwhile
+    importlib.import_module("server.http_server")  # slow; half of opening a model needs no GIL meanwhile
     residency = await loading
     entry, resident = catalog.default, residency.current()
     n_ctx = resident.model.n_ctx if resident else settings.n_ctx
@@ -220,11 +195,10 @@ async def _serve(settings: Settings, catalog: Catalog, sockets: list[socket.sock
         settings.n_batch,
         settings.n_ubatch,
     )
-    server = http_server(settings, residency)
-    # uvicorn stops on SIGINT and SIGTERM and then raises the signal again, for whoever listened before: nobody.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
-    signal.signal(signal.SIGHUP, lambda *_: setattr(server, "should_exit", True))
+    from server.http_server import HttpServer
+
+    server = HttpServer(settings, residency, files=[sock.getsockname() for sock in sockets if is_unix(sock)])
+    signal.signal(signal.SIGHUP, server.handle_exit)  # SIGINT and SIGTERM are uvicorn's to bind
     gc.freeze()
     gc.enable()
     listen(sockets)
@@ -314,6 +288,11 @@ def _bind_unix(path: str) -> socket.socket:
         sock.close()
         raise ServeError(f"cannot listen on {path}: {_bind_reason(error)}") from error
     return sock
+
+
+def is_unix(sock: socket.socket) -> bool:
+    """Whether a socket is a file."""
+    return sock.family == socket.AF_UNIX
 
 
 def _bind_reason(error: OSError) -> str:

@@ -155,11 +155,14 @@ class Settings(SamplingSettings):
     reuse_port: Annotated[Switch, flag("--reuse-port", "LLAMA_ARG_REUSE_PORT")] = Field(
         False, description="let several processes listen on the port"
     )
+    timeout: Annotated[int, flag("-to --timeout", "LLAMA_ARG_TIMEOUT", "SECONDS")] = Field(
+        3600, ge=1, description="longest wait for a client that reads nothing, or sends nothing (then 30 at most)"
+    )
+    shutdown_timeout: Annotated[float, flag("--shutdown-timeout", "BANKML_SHUTDOWN_TIMEOUT", "SECONDS")] = Field(
+        5.0, ge=0, le=86400, description="how long running answers have to end once the server is told to stop"
+    )
     slots: Annotated[Switch, flag("--slots", "LLAMA_ARG_ENDPOINT_SLOTS", off="--no-slots")] = Field(
         True, description="answer GET /slots"
-    )
-    timeout: Annotated[int, flag("-to --timeout", "LLAMA_ARG_TIMEOUT", "SECONDS", group=_LATER)] = Field(
-        3600, ge=1, description="longest wait for a client that reads or writes nothing"
     )
     metrics: Annotated[Switch, flag("--metrics", "LLAMA_ARG_ENDPOINT_METRICS")] = Field(
         False, description="answer GET /metrics"

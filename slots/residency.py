@@ -68,7 +68,7 @@ class StepStream:
     behind catches up in one go. The engine does not wait for the reader. `aclose` stops the engine before its next
     token or micro-batch and returns when it is idle.
 
-    Raises (from iteration): what `engine.generation.generate` raises.
+    Raises (from iteration): what `engine.generation.generate` raises; what `Residency.interrupt` was given.
     """
 
     def __init__(self, residency: Residency, resident: Resident, jobs: Sequence[Job], done: Callable[[], None]) -> None:
@@ -77,6 +77,7 @@ class StepStream:
         self._waiter: asyncio.Future[None] | None = None
         self._begun: asyncio.Future[None] = self._loop.create_future()
         self._stop = threading.Event()
+        self._residency = residency
         self._woken = False
         self._on_end = residency.on_end
         self._error: BaseException | None = None
@@ -104,7 +105,7 @@ class StepStream:
             task.job.request,
             tokens=resident.slot.tokens,
             n_past=task.n_cached,
-            cancelled=self._stop.is_set,
+            cancelled=self._is_stopped,
             on_prompt=task.on_prompt,
         )
         self._loop.call_soon_threadsafe(self._has_begun)
@@ -112,6 +113,9 @@ class StepStream:
             task.step = step
             if step.final is None:
                 self._hand_over(index, step)
+
+    def _is_stopped(self) -> bool:
+        return self._stop.is_set() or self._residency.interruption is not None
 
     def _hand_over(self, index: int, step: Step) -> None:
         self._ready.append((index, step))
@@ -148,6 +152,8 @@ class StepStream:
 
     def _raise_error(self) -> None:
         error, self._error = self._error, None
+        if isinstance(error, Cancelled) and not self._stop.is_set():
+            self._residency.check_interruption()
         if error is not None and not isinstance(error, Cancelled):
             raise error
 
@@ -269,6 +275,7 @@ class Residency:
         self.slot_options = slot_options or SlotOptions()
         self.keep_alive = keep_alive
         self.on_end: Callable[[Entry, Task], None] = lambda entry, task: None
+        self.interruption: Callable[[], Exception] | None = None
         self.last: Verification | None = None
         self._n_waiting = 0
         self._engine = asyncio.Lock()  # asyncio's lock serves its waiters in the order they came
@@ -373,6 +380,7 @@ class Residency:
                     self._engine.release()
 
         try:
+            self.check_interruption()
             lease = await self._load(name)
             lease._release = release
             try:
@@ -402,6 +410,15 @@ class Residency:
 
     def _no_longer_waits(self, _: object) -> None:
         self._n_waiting -= 1
+
+    def interrupt(self, error: Callable[[], Exception]) -> None:
+        """End what runs, what waits and what comes later with `error()`, before the next token or micro-batch."""
+        self.interruption = error
+
+    def check_interruption(self) -> None:
+        """Raises what `interrupt` was given."""
+        if self.interruption is not None:
+            raise self.interruption()
 
     def touch(self, keep_alive: float | None = None) -> None:
         """Start the resident model's time anew, as after a request with this `keep_alive` (see `acquire`)."""

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from server.errors import BodyTooSlow, PayloadTooLarge, handle
+from server.errors import BodyTooSlow, PayloadTooLarge, TooManyBodies, handle
 from server.guards import Guards, is_loopback, names_loopback
 from server.streams import ServerStopping
 
@@ -156,6 +156,46 @@ async def test_a_body_that_stops_coming_is_given_up() -> None:
     }
     with pytest.raises(BodyTooSlow):
         await Guards(read, hosts=["127.0.0.1"], read_timeout=0.01)(scope, stalled, stalled)
+
+
+async def test_a_body_that_never_ends_is_given_up_however_steadily_it_comes() -> None:
+    async def trickle() -> Message:
+        await asyncio.sleep(0.01)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def read(scope: Scope, receive: Receive, send: Send) -> None:
+        while True:
+            await receive()
+
+    scope = {"type": "http", "method": "GET", "path": "/x", "headers": [(b"host", b"localhost")]}
+    with pytest.raises(BodyTooSlow, match=r"^the request body took more than 0\.1 seconds$"):
+        await Guards(read, hosts=["127.0.0.1"], body_seconds=0.1)(scope, trickle, trickle)
+
+
+async def test_bodies_together_are_bounded_until_their_requests_are_answered() -> None:
+    held, release = asyncio.Event(), asyncio.Event()
+
+    async def hold(request: Request) -> Response:
+        length = len(await request.body())
+        if request.headers.get("x-hold"):
+            held.set()
+            await release.wait()
+        return PlainTextResponse(str(length))
+
+    doors = Middleware(Guards, hosts=["127.0.0.1"], max_bodies=10)
+    app = Starlette(
+        routes=[Route("/x", hold, methods=["POST"])], middleware=[doors], exception_handlers={TooManyBodies: handle}
+    )
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as http:
+        holding = asyncio.create_task(http.post("/x", content=b"123456", headers={**JSON, "x-hold": "1"}))
+        await held.wait()
+        refused = await http.post("/x", content=b"12345", headers=JSON)
+        assert refused.status_code == 503
+        assert refused.json()["error"]["type"] == "unavailable_error"
+        assert (await http.post("/x", content=b"1234", headers=JSON)).text == "4"
+        release.set()
+        assert (await holding).text == "6"
+        assert (await http.post("/x", content=b"1234567890", headers=JSON)).text == "10"
 
 
 async def test_waiting_for_the_client_to_leave_has_no_deadline() -> None:

@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from server.protocol import HEAD_BYTES, HEAD_SECONDS, LINGER_SECONDS, Protocol
+from server.protocol import HEAD_BYTES, HEAD_SECONDS, LINGER_SECONDS, MAX_CONNECTIONS, Protocol
 
 PATIENCE = 60
 """Seconds after which a test gives up."""
@@ -21,6 +21,9 @@ SHORT = 0.5
 """The deadline of the tests that wait for it, in seconds."""
 
 REQUEST = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi"
+
+LARGE = 32 * 1024 * 1024
+"""Bytes of an answer that no socket takes at once."""
 
 Dial = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
@@ -36,19 +39,26 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
         more = message.get("more_body", False)
     if scope["path"] == "/slow":
         await asyncio.sleep(SHORT * 3)
-    body = b"%d bytes" % length
+    body = b"%d bytes" % length if scope["path"] != "/large" else bytes(LARGE)
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
     await send({"type": "http.response.body", "body": body})
 
 
 @asynccontextmanager
-async def listening(head_seconds: float = HEAD_SECONDS, keep_alive: int = PATIENCE) -> AsyncIterator[Dial]:
-    """A server with this deadline and uvicorn's keep-alive time; gives a function that connects to it."""
+async def listening(
+    head_seconds: float = HEAD_SECONDS,
+    keep_alive: int = PATIENCE,
+    write_seconds: float = PATIENCE,
+    max_connections: int = MAX_CONNECTIONS,
+) -> AsyncIterator[Dial]:
+    """A server with these limits and uvicorn's keep-alive time; gives a function that connects to it."""
 
     class Quick(Protocol):
         pass
 
     Quick.head_seconds = head_seconds
+    Quick.write_seconds = write_seconds
+    Quick.max_connections = max_connections
     config = uvicorn.Config(
         echo, http=Quick, ws="none", lifespan="off", log_config=None, access_log=False, timeout_keep_alive=keep_alive
     )
@@ -263,3 +273,55 @@ async def test_a_refused_client_that_does_not_leave_is_dropped() -> None:
 
         with pytest.raises(ConnectionError):
             await talk_on()
+
+
+async def test_a_client_that_reads_nothing_is_cut() -> None:
+    async with listening(write_seconds=SHORT) as dial:
+        reader, writer = await dial()
+        writer.transport.pause_reading()
+        writer.write(REQUEST.replace(b"/echo", b"/large"))
+        await asyncio.sleep(SHORT * 3)
+        writer.transport.resume_reading()
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await reader.readexactly(LARGE)
+
+
+async def test_a_client_that_reads_slowly_is_not() -> None:
+    async with listening(write_seconds=SHORT) as dial:
+        reader, writer = await dial()
+        writer.write(REQUEST.replace(b"/echo", b"/large"))
+        await reader.readuntil(b"\r\n\r\n")
+        for _ in range(16):
+            await reader.readexactly(LARGE // 16)
+            await asyncio.sleep(SHORT / 5)
+
+
+async def test_one_connection_too_many_takes_the_place_of_the_one_that_is_idle_longest() -> None:
+    async with listening(max_connections=3) as dial:
+        connections = []
+        for _ in range(4):
+            connections.append(await dial())
+            await asyncio.sleep(0.02)
+        assert await connections[0][0].read() == b""
+        for reader, writer in connections[1:]:
+            writer.write(REQUEST)
+            assert await answer(reader) == (200, b"2 bytes")
+
+
+async def test_where_all_are_busy_one_too_many_is_refused_but_for_health() -> None:
+    async with listening(max_connections=2) as dial:
+        busy = [await dial() for _ in range(2)]
+        for _, writer in busy:
+            writer.write(REQUEST.replace(b"/echo", b"/slow"))
+        await asyncio.sleep(0.05)
+        reader, writer = await dial()
+        writer.write(REQUEST)
+        assert await answer(reader) == (
+            503,
+            b'{"error":{"message":"the server has more than 2 connections","type":"unavailable_error","code":503}}',
+        )
+        reader, writer = await dial()
+        writer.write(REQUEST.replace(b"/echo", b"/health?x"))
+        assert await answer(reader) == (200, b"2 bytes")
+        for reader, _ in busy:
+            assert await answer(reader) == (200, b"2 bytes")

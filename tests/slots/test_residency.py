@@ -374,3 +374,23 @@ async def test_who_waits_is_counted(residency: Residency) -> None:
         await asyncio.sleep(0)
         assert residency.n_waiting == 1
     await waiter
+
+
+async def test_an_interruption_ends_what_runs_and_what_waits_with_its_error(residency: Residency) -> None:
+    class Over(Exception):
+        pass
+
+    held = asyncio.Event()
+
+    async def ask() -> None:
+        async with residency.acquire(None) as lease:
+            held.set()
+            await steps(lease, job([1, 2, 3], n_predict=400))
+
+    tasks = [asyncio.create_task(ask()) for _ in range(3)]
+    await held.wait()
+    residency.interrupt(Over)
+    tasks.append(asyncio.create_task(ask()))
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(end) for end in ends] == [Over] * 4
+    assert not residency.busy
