@@ -1,4 +1,5 @@
-# Everything runs in .venv, made here from pyproject.toml. Needs Python 3.11 to 3.14, a C++ compiler and make.
+# Everything runs in .venv, made here from pyproject.toml. Needs Python 3.11 to 3.14, a C++ compiler and make; the tests
+# need node 20 or later with npm too.
 #
 #   make serve   fetch the default model once, serve it on 127.0.0.1:11434   (make serve ARGS="-m model.gguf")
 #   make test    the tests                                                   (make test ARGS="-k sampling")
@@ -23,7 +24,7 @@ SOURCES := $(shell find $(PACKAGES) -name '*.py')
 serve: .venv/.compiled
 	$(BIN)/bankml serve $(ARGS)
 
-test: .venv/.built .venv/.dev
+test: .venv/.built .venv/.dev .venv/.node
 	$(BIN)/python -m pytest $(ARGS)
 
 check: .venv/.built .venv/.dev
@@ -44,7 +45,7 @@ build: .venv/.dev
 install: .venv/.compiled
 
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv build dist tests/clients/node/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What the extension is built with, then the package itself: Python files live, the extension compiled into build/,
@@ -68,4 +69,9 @@ clean:
 
 .venv/.dev: .venv/.tools
 	$(PIP) install --quiet --group dev
+	@touch $@
+
+# The clients for Node that the tests run; they need node 20 and npm.
+.venv/.node: tests/clients/node/package-lock.json
+	npm ci --silent --prefix tests/clients/node
 	@touch $@

@@ -1,13 +1,16 @@
-"""What every test may use: the real model, fetched by the project's own code."""
+"""What every test may use: the real model, fetched by the project's own code, and a running server with it."""
 
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from registry.download import ensure
+from testing.server_process import BankmlServer
 
 # A runner in the background may ignore SIGINT, and children inherit that; the tests that send one need it heard.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -19,3 +22,27 @@ def model_path() -> Path:
     """SmolLM2-135M-Instruct Q4_1, verified; from the user's cache, fetched on first use."""
     path, _ = ensure()
     return path
+
+
+@pytest.fixture(scope="session")
+def start_server(model_path: Path) -> Callable[..., BankmlServer]:
+    """Starts `bankml serve` on the real model, two threads, with the flags given; a context manager."""
+
+    def start(*flags: str) -> BankmlServer:
+        return BankmlServer(model_path, *flags)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def server(start_server: Callable[..., BankmlServer]) -> Iterator[BankmlServer]:
+    """One server for all tests that leave it as they found it."""
+    with start_server() as process:
+        yield process
+
+
+@pytest.fixture
+def client(server: BankmlServer) -> Iterator[httpx.Client]:
+    """A client of `server`."""
+    with httpx.Client(base_url=server.url, timeout=600.0, trust_env=False) as client:
+        yield client

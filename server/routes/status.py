@@ -159,9 +159,7 @@ NOT_SUPPORTED: Mapping[tuple[str, str], str] = {
     **{
         ("POST", path): f"{path} is not supported"
         for path in (
-            *("/infill", "/v1/responses", "/responses", "/v1/messages", "/v1/messages/count_tokens", "/lora-adapters"),
-            *("/v1/chat/completions/input_tokens", "/chat/completions/input_tokens", "/v1/chat/completions/control"),
-            *("/v1/responses/input_tokens", "/responses/input_tokens"),
+            *("/infill", "/lora-adapters", "/v1/chat/completions/control"),
             *("/v1/audio/transcriptions", "/audio/transcriptions"),
         )
     },

@@ -30,6 +30,15 @@ CHAT_KNOWN = frozenset(
 )
 """Fields of a chat request that are not completion fields."""
 
+PROMPT_FIELDS = frozenset(
+    {
+        *("messages", "tools", "tool_choice", "parallel_tool_calls", "response_format", "json_schema", "grammar"),
+        *("add_generation_prompt", "continue_final_message", "chat_template_kwargs", "reasoning_format"),
+        *("reasoning_effort", "logprobs", "top_logprobs"),
+    }
+)
+"""Fields of a chat request that llama-server reads to make its prompt."""
+
 Message = dict[str, Any]
 
 
@@ -111,6 +120,11 @@ def parse_chat(body: Mapping[str, Any]) -> ChatRequest:
         reasoning_budget=_reasoning_budget(body),
         ignored=(*fields.ignored, *_unused(body), *output.ignored),
     )
+
+
+def for_prompt(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What a chat request says about its prompt: where nothing is generated, nobody looks at the rest."""
+    return {name: value for name, value in body.items() if name in PROMPT_FIELDS}
 
 
 def _continuation(message: Mapping[str, Any], asked: Any) -> Continuation:

@@ -12,9 +12,9 @@ from engine.generation import Final, Timings
 _ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 
-def new_id() -> str:
-    """An answer's id: `chatcmpl-` and 32 letters and digits, on `/v1/completions` too, as llama-server makes them."""
-    return "chatcmpl-" + "".join(secrets.choice(_ALPHABET) for _ in range(32))
+def new_id(prefix: str = "chatcmpl-") -> str:
+    """An answer's id: its prefix, which `/v1/completions` shares with chats, and 32 letters and digits."""
+    return prefix + "".join(secrets.choice(_ALPHABET) for _ in range(32))
 
 
 def usage(n_prompt: int, timings: Timings) -> dict[str, Any]:

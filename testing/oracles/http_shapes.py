@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 
 VOLATILE = {"created", "id", "system_fingerprint", "build_info", "media_marker", "model", "model_alias", "model_path"}
+VOLATILE |= {"created_at", "completed_at", "item_id", "call_id"}
 """Keys whose values are replaced wherever they stand; `id` only where it is text."""
 
 TIMES = {"prompt_ms", "prompt_per_token_ms", "prompt_per_second"}
@@ -56,9 +57,18 @@ def reduce(response: httpx.Response) -> dict[str, Any]:
 
 
 def events(text: str) -> list[Any]:
-    """The events of a stream: what each `data:` holds, parsed unless it is `[DONE]`."""
-    payloads = [part.removeprefix("data: ") for part in text.split("\n\n") if part]
-    return [payload if payload == "[DONE]" else json.loads(payload) for payload in payloads]
+    """The events of a stream: what each `data:` holds, parsed unless it is `[DONE]`; one with a name is an object of
+    `event` and `data`."""
+    return [_event(part) for part in text.split("\n\n") if part]
+
+
+def _event(part: str) -> Any:
+    name, payload = "", part
+    if part.startswith("event: "):
+        name, _, payload = part.removeprefix("event: ").partition("\n")
+    payload = payload.removeprefix("data: ")
+    data = payload if payload == "[DONE]" else json.loads(payload)
+    return {"event": name, "data": data} if name else data
 
 
 def mask(value: Any, key: str = "") -> Any:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from pathlib import Path
@@ -19,7 +18,7 @@ from testing.oracles.chat_exchanges import (
     write_model,
 )
 from testing.oracles.record import RECORDS
-from testing.oracles.record_http import record
+from testing.oracles.record_http import record, write_parts
 from testing.server_process import ServerError
 
 RECORD = RECORDS / "chat_answers.json"
@@ -39,14 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
     except ServerError as error:
         print(f"record_chat_answers: {error}", file=sys.stderr)
         return 2
-    parts = [f'"header": {json.dumps(recorded["header"])}']
-    for name, part in (("answers", recorded), ("thinking", thinking), ("wrapped", wrapped)):
-        lines = [
-            f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}" for key, value in part["answers"].items()
-        ]
-        parts.append(f'"{name}": {{\n' + ",\n".join(lines) + "\n}")
-    RECORD.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
-    print(f"{RECORD}: {RECORD.stat().st_size} bytes, {len(EXCHANGES) + len(THINKING) + len(WRAPPED)} answers")
+    parts = {"answers": recorded, "thinking": thinking, "wrapped": wrapped}
+    write_parts(RECORD, recorded["header"], {name: part["answers"] for name, part in parts.items()})
     return 0
 
 

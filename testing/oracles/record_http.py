@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,16 @@ def record(model: Path, exchanges: Iterable[Exchange]) -> dict[str, Any]:
         identity = {**server.identity, "flags": server.flags}
     header = {"model": {"sha256": sha256_of(model), "bytes": model.stat().st_size}, "reference": identity}
     return {"header": header, "answers": answers}
+
+
+def write_parts(target: Path, header: dict[str, Any], parts: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write a record of several parts, an answer a line."""
+    written = [f'"header": {json.dumps(header)}']
+    for name, answers in parts.items():
+        lines = [f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}" for key, value in answers.items()]
+        written.append(f'"{name}": {{\n' + ",\n".join(lines) + "\n}")
+    target.write_text("{" + ",\n".join(written) + "}\n", encoding="utf-8")
+    print(f"{target}: {target.stat().st_size} bytes, {sum(map(len, parts.values()))} answers")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,0 +1,177 @@
+"""OpenAI's endpoints with OpenAI's own client, unmodified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import openai
+import pydantic
+import pytest
+
+from server.receipts import BUILD
+from testing.server_process import BankmlServer
+
+ASK: list[Any] = [{"role": "user", "content": "Say hi."}]
+SAID = "Hello there, welcome to"
+
+
+class City(pydantic.BaseModel):
+    """What an answer is parsed into."""
+
+    city: str
+    people: int
+
+
+@pytest.fixture
+def sdk(server: BankmlServer) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as sdk:
+        yield sdk
+
+
+def test_a_chat(sdk: openai.OpenAI) -> None:
+    answer = sdk.chat.completions.create(model="any", messages=ASK, max_tokens=5, temperature=0)
+    assert answer.choices[0].message.content == SAID
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.usage is not None
+    assert (answer.usage.completion_tokens, answer.usage.prompt_tokens) == (5, 33)
+    assert answer.system_fingerprint == BUILD
+
+
+def test_a_streamed_chat_read_in_the_simplest_way(sdk: openai.OpenAI) -> None:
+    stream = sdk.chat.completions.create(model="any", messages=ASK, max_tokens=5, temperature=0, stream=True)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == SAID
+
+
+def test_a_streamed_chat_with_usage(sdk: openai.OpenAI) -> None:
+    options: Any = {"include_usage": True}
+    stream = sdk.chat.completions.create(
+        model="any", messages=ASK, max_tokens=5, temperature=0, stream=True, stream_options=options
+    )
+    chunks = list(stream)
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == SAID
+    assert [chunk.usage.total_tokens for chunk in chunks if chunk.usage] == [38]
+
+
+def test_the_stream_helper_puts_the_answer_together(sdk: openai.OpenAI) -> None:
+    with sdk.chat.completions.stream(model="any", messages=ASK, max_tokens=64, temperature=0, stop=[","]) as stream:
+        for _ in stream:
+            pass
+        answer = stream.get_final_completion()
+    assert answer.choices[0].message.content == "Hello there"
+    assert answer.choices[0].finish_reason == "stop"
+
+
+def test_completions(sdk: openai.OpenAI) -> None:
+    whole = sdk.completions.create(model="any", prompt=["Once upon a time", "One"], max_tokens=4, temperature=0)
+    assert whole.choices[0].text == ", the city of"
+    assert [choice.index for choice in whole.choices] == [0, 1]
+    stream = sdk.completions.create(model="any", prompt="Once upon a time", max_tokens=4, temperature=0, stream=True)
+    assert "".join(chunk.choices[0].text for chunk in stream) == ", the city of"
+
+
+def test_models(sdk: openai.OpenAI) -> None:
+    assert len(sdk.models.list().data) == 1
+
+
+def test_errors_become_the_clients_exceptions(sdk: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="exceeds the available context size"):
+        sdk.chat.completions.create(model="any", messages=[{"role": "user", "content": "word " * 9000}], stream=True)
+    tools: Any = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    with pytest.raises(openai.BadRequestError, match="tools is not supported"):
+        sdk.chat.completions.create(model="any", messages=ASK, tools=tools)
+    assert sdk.chat.completions.create(model="any", messages=ASK, max_tokens=1).choices
+
+
+def test_the_client_reads_logprobs(sdk: openai.OpenAI) -> None:
+    answer = sdk.chat.completions.create(model="any", messages=ASK, max_tokens=3, logprobs=True, top_logprobs=2)
+    logprobs = answer.choices[0].logprobs
+    assert logprobs is not None
+    assert logprobs.content is not None
+    assert "".join(one.token for one in logprobs.content) == answer.choices[0].message.content
+    assert all(len(one.top_logprobs) == 2 and one.logprob <= 0 for one in logprobs.content)
+
+
+def test_an_answer_is_parsed_into_a_model(sdk: openai.OpenAI) -> None:
+    ask: list[Any] = [{"role": "user", "content": "Name one city."}]
+    answer = sdk.chat.completions.parse(model="any", messages=ask, temperature=0, max_tokens=64, response_format=City)
+    assert isinstance(answer.choices[0].message.parsed, City)
+
+
+def test_a_stream_that_is_left_frees_the_server(sdk: openai.OpenAI) -> None:
+    stream = sdk.chat.completions.create(
+        model="any", messages=ASK, max_tokens=4096, stream=True, extra_body={"ignore_eos": True}
+    )
+    next(iter(stream))
+    stream.close()
+    assert sdk.chat.completions.create(model="any", messages=ASK, max_tokens=1).choices
+
+
+def test_a_response(sdk: openai.OpenAI) -> None:
+    answer = sdk.responses.create(model="any", input="Say hi.", max_output_tokens=5, temperature=0)
+    assert answer.output_text == SAID
+    assert answer.status == "completed"
+    assert answer.usage is not None
+    assert (answer.usage.input_tokens, answer.usage.output_tokens, answer.usage.total_tokens) == (33, 5, 38)
+    assert answer.model_extra is not None
+    assert answer.model_extra["bankml_receipt"]["completion_tokens"] == 5
+
+
+def test_a_streamed_response(sdk: openai.OpenAI) -> None:
+    stream = sdk.responses.create(model="any", input=ASK, max_output_tokens=2, temperature=0, stream=True)
+    events = list(stream)
+    assert [event.type for event in events] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+        "response.output_text.delta",
+        "response.output_text.delta",
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == "Hello there"
+    last = events[-1]
+    assert last.type == "response.completed"
+    assert last.response.output_text == "Hello there"
+    assert last.response.model_extra is not None
+    assert last.response.model_extra["bankml_receipt"]["completion_tokens"] == 2
+
+
+def test_the_items_of_one_response_belong_together(sdk: openai.OpenAI) -> None:
+    stream = sdk.responses.create(model="any", input=ASK, max_output_tokens=2, temperature=0, stream=True)
+    ids: dict[str, set[str]] = {"resp": set(), "msg": set()}
+    for event in stream:
+        if event.type in ("response.created", "response.in_progress", "response.completed"):
+            ids["resp"].add(event.response.id)
+        elif event.type in ("response.output_item.added", "response.output_item.done"):
+            ids["msg"].add(str(event.item.id))
+        else:
+            ids["msg"].add(event.item_id)
+    assert {name: len(found) for name, found in ids.items()} == {"resp": 1, "msg": 1}
+
+
+def test_a_response_goes_on_from_items(sdk: openai.OpenAI) -> None:
+    first = sdk.responses.create(model="any", input="Say hi.", max_output_tokens=5, temperature=0)
+    said: list[Any] = [item.model_dump() for item in first.output]
+    second = sdk.responses.create(
+        model="any", input=[*ASK, *said, {"role": "user", "content": "Again."}], max_output_tokens=2, temperature=0
+    )
+    assert second.usage is not None
+    assert second.usage.input_tokens_details.cached_tokens >= 33
+
+
+def test_the_tokens_of_an_input_are_counted(sdk: openai.OpenAI) -> None:
+    assert sdk.responses.input_tokens.count(model="any", input="Say hi.").input_tokens == 33
+
+
+def test_errors_of_responses_become_the_clients_exceptions(sdk: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="previous_response_id"):
+        sdk.responses.create(model="any", input="x", previous_response_id="resp_1")
+    with pytest.raises(openai.BadRequestError, match="exceeds the available context size"):
+        sdk.responses.create(model="any", input="word " * 9000, stream=True)
+    with pytest.raises(openai.NotFoundError):
+        sdk.get("/nowhere", cast_to=httpx.Response)
