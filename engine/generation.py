@@ -60,6 +60,8 @@ class GenerationRequest:
         t_max_predict_ms: when positive, a newline sampled later than this ends the answer.
         n_indent: when positive, a line after the first that is indented less ends the answer.
         post_sampling_probs: with `sampling.n_probs`, show the probabilities the draw chose by, not the model's own.
+        return_progress: steps tell how far the prompt is read.
+        shared: what the answers to one prompt have in common; None for an answer that is alone.
     """
 
     prompt: Sequence[int]
@@ -69,6 +71,8 @@ class GenerationRequest:
     t_max_predict_ms: int = -1
     n_indent: int = 0
     post_sampling_probs: bool = False
+    return_progress: bool = False
+    shared: SharedPrompt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,21 @@ class Timings:
         }
 
 
+@dataclass(slots=True)
+class SharedPrompt:
+    """A prompt that several answers begin with, one after another: the first reads it, the others go on from there.
+
+    So each of them draws its first token from the same logits, as llama-server's do, which copies the state.
+
+    Attributes:
+        logits: where the prompt ended, (n_vocab,); None until it is read.
+        timings: of reading it.
+    """
+
+    logits: NDArray[np.float32] | None = None
+    timings: Timings = field(default_factory=Timings)
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A token with its probability, when probabilities are asked for.
@@ -194,12 +213,29 @@ class Final:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a prompt is read: llama-server's `prompt_progress`.
+
+    Attributes:
+        total: tokens of the prompt.
+        cache: those that were in the slot already.
+        processed: those that are there now, the cached ones included.
+        time_ms: whole milliseconds since the start.
+    """
+
+    total: int
+    cache: int
+    processed: int
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
-    """One sampled token and what it did to the text.
+    """One sampled token and what it did to the text; or, when asked for, how far the prompt is read.
 
     Attributes:
         text: whole characters released now; "" while they are held back.
-        token: the token sampled; None only for an empty prompt.
+        token: the token sampled; None only for an empty prompt and with `progress`.
         send: llama-server sends a partial event for this step. It does so for every token that leaves no character
             cut, with empty content when a stop string may have begun; for a cut character it sends nothing.
         n_decoded: tokens sampled so far.
@@ -207,6 +243,7 @@ class Step:
         final: set on the last step only.
         shown: the token with its probabilities, when they are asked for and `send`.
         has_new_line: a line has ended so far.
+        progress: how far the prompt is read, and nothing else, but for the timings.
     """
 
     text: str
@@ -217,6 +254,7 @@ class Step:
     final: Final | None = None
     shown: Shown | None = None
     has_new_line: bool = False
+    progress: Progress | None = None
 
 
 def never() -> bool:
@@ -284,22 +322,18 @@ def _run(
     on_prompt: Callable[[int, int], None] | None,
 ) -> Generator[Step, None, None]:
     started = _clock()
-    del tokens[n_past:]
-    for n_done in _evaluate_prompt(model, prompt, tokens, cancelled):
-        if on_prompt is not None:
-            on_prompt(n_done, len(prompt))
+    read, logits = yield from _read_prompt(model, request, tokens, n_past, cancelled, on_prompt)
     sampler.accept_many(prompt)
     answer = _Answer(model, request, prompt, sampler)
-    n_evaluated = len(prompt) - n_past
-    prompt_ns = first = 0
+    prompt_ns, first = read.prompt_ns, 0
     while True:
-        token = sampler.sample(model.logits)
+        token = sampler.sample(logits)
         sampler.accept(token)
         now = _clock()
         if not answer.tokens:
-            first, prompt_ns = now, now - started
-        timings = Timings(n_past, n_evaluated, prompt_ns, len(answer.tokens) + 1, now - first)
-        step = answer.push(token, len(tokens), timings, _probabilities(model, request, sampler, token))
+            first, prompt_ns = now, prompt_ns or now - started
+        timings = Timings(read.cache_n, read.prompt_n, prompt_ns, len(answer.tokens) + 1, now - first)
+        step = answer.push(token, len(tokens), timings, _probabilities(logits, request, sampler, token))
         yield step
         if step.final is not None:
             return
@@ -307,17 +341,52 @@ def _run(
             raise Cancelled("cancelled while generating")
         model.evaluate((token,), len(tokens), output=True)
         tokens.append(token)
+        logits = model.logits
+
+
+def _read_prompt(
+    model: Playable,
+    request: GenerationRequest,
+    tokens: list[int],
+    n_past: int,
+    cancelled: Callable[[], bool],
+    on_prompt: Callable[[int, int], None] | None,
+) -> Generator[Step, None, tuple[Timings, NDArray[np.float32]]]:
+    """The prompt into the cache, unless another answer has read it. Yields the progress, if it is asked for.
+
+    Returns:
+        the counts of the timings, and `prompt_ns` where another answer read it; the logits it ended in.
+    """
+    prompt, shared, started = list(request.prompt), request.shared, _clock()
+    if shared is not None and shared.logits is not None:
+        del tokens[len(prompt) :]
+        return shared.timings, shared.logits
+    del tokens[n_past:]
+    for n_done in _evaluate_prompt(model, prompt, tokens, cancelled):
+        if on_prompt is not None:
+            on_prompt(n_done, len(prompt))
+        if request.return_progress:
+            yield _progress(n_past, n_done, len(prompt), _clock() - started)
+    if shared is not None:
+        shared.logits = model.logits.copy()
+        shared.timings = Timings(n_past, len(prompt) - n_past, _clock() - started)
+    return Timings(n_past, len(prompt) - n_past), model.logits
+
+
+def _progress(n_past: int, n_done: int, n_prompt: int, elapsed_ns: int) -> Step:
+    timings = Timings(n_past, n_done - n_past, elapsed_ns if n_done > n_past else 0)
+    return Step("", None, False, 0, timings, progress=Progress(n_prompt, n_past, n_done, elapsed_ns // 1_000_000))
 
 
 def _probabilities(
-    model: Playable, request: GenerationRequest, sampler: Sampler, token: int
+    logits: NDArray[np.float32], request: GenerationRequest, sampler: Sampler, token: int
 ) -> TokenProbabilities | None:
     n_best = request.sampling.n_probs
     if n_best <= 0:
         return None
     if request.post_sampling_probs:
         return sampler.probabilities(n_best, token)
-    return probabilities(model.logits, n_best, token)
+    return probabilities(logits, n_best, token)
 
 
 def _evaluate_prompt(

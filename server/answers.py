@@ -54,6 +54,11 @@ class Answer:
         """What a schema asks for and its grammar does not hold, the same for all prompts."""
         return self.jobs[0].request.sampling.grammar.warnings if self.jobs else ()
 
+    def reads_prompt(self, index: int) -> bool:
+        """Whether job `index` reads its prompt: not so the second answer to a prompt, and those after it."""
+        shared = self.jobs[index].request.shared
+        return shared is None or index == 0 or self.jobs[index - 1].request.shared is not shared
+
     async def __aiter__(self) -> AsyncIterator[Step]:
         """The steps of a single-prompt request."""
         async for batch in self.stream:

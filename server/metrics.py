@@ -128,18 +128,21 @@ class Metrics:
             return list(self._records)
 
     def count(self, entry: Entry, task: Task) -> None:
-        """Count a task that has task. One that was stopped before its end adds to the sums, but no record."""
+        """Count a task that has ended. One that was stopped before its end adds to the sums, but no record."""
+        if not task.begun:
+            return  # refused
         step = task.step
         timings = Timings(cache_n=task.n_cached, prompt_n=task.n_processed) if step is None else step.timings
         final = None if step is None else step.final
         n_steps = max(0, timings.predicted_n - 1)
+        prompt_ns = timings.prompt_ns if task.n_processed else 0  # another answer to the prompt has read it
         with self._lock:
             for rate in (self._prompt, self._recent_prompt):
-                rate.add(timings.prompt_n, timings.prompt_n, timings.prompt_ns)
+                rate.add(task.n_processed, task.n_processed, prompt_ns)
             for rate in (self._predicted, self._recent_predicted):
                 rate.add(timings.predicted_n, n_steps, timings.predicted_ns)
-            self._n_cached += timings.cache_n
-            self._n_decodes += -(-timings.prompt_n // self._n_batch) + n_steps
+            self._n_cached += task.n_cached
+            self._n_decodes += -(-task.n_processed // self._n_batch) + n_steps
             self._n_tokens_max = max(self._n_tokens_max, timings.cache_n + timings.prompt_n + n_steps)
             if final is None:
                 self._n_aborted += 1
@@ -152,10 +155,10 @@ class Metrics:
                     at=time.time(),
                     model=entry.path.stem,
                     prompt_tokens=final.tokens_evaluated,
-                    cached_tokens=timings.cache_n,
+                    cached_tokens=final.tokens_evaluated - task.n_processed,
                     completion_tokens=timings.predicted_n,
-                    prompt_ms=timings.prompt_ms,
-                    ttft_ms=(task.waited_ns + timings.prompt_ns) // 1000 / 1000 if timings.predicted_n else None,
+                    prompt_ms=prompt_ns // 1000 / 1000,
+                    ttft_ms=(task.waited_ns + prompt_ns) // 1000 / 1000 if timings.predicted_n else None,
                     eval_ms=timings.predicted_ms,
                     finish="stop" if final.stop_type in ("eos", "word") else "length",
                     grammar_ms=final.grammar_ns // 1000 / 1000,

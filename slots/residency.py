@@ -108,6 +108,7 @@ class StepStream:
             cancelled=self._is_stopped,
             on_prompt=task.on_prompt,
         )
+        task.begun = True
         self._loop.call_soon_threadsafe(self._has_begun)
         for step in steps:
             task.step = step

@@ -60,19 +60,23 @@ class Task:
     Attributes:
         id: counts the tasks of one model, from 0.
         job: what was asked.
-        n_cached: prompt tokens that were there already.
+        follows: another answer has read the prompt.
+        n_cached: prompt tokens that were there already, as far as they are this task's to count.
         waited_ns: nanoseconds from asking to the start of the work.
         n_processed: prompt tokens evaluated so far.
         step: the newest step, None while the prompt is read; it has `final` if the answer came to its end.
+        begun: whether the engine has taken it up: not so if it refuses it.
         running: whether it goes on.
     """
 
     id: int
     job: Job
+    follows: bool = False
     n_cached: int = 0
     waited_ns: int = 0
     n_processed: int = 0
     step: Step | None = None
+    begun: bool = False
     running: bool = True
 
     def on_prompt(self, n_done: int, n_prompt: int) -> None:
@@ -81,7 +85,8 @@ class Task:
 
     def end(self, n_tokens: int) -> None:
         """It is over, whatever ended it; the slot holds `n_tokens`."""
-        self.n_processed = max(0, min(n_tokens, len(self.job.request.prompt)) - self.n_cached)
+        if self.begun and not self.follows:
+            self.n_processed = max(0, min(n_tokens, len(self.job.request.prompt)) - self.n_cached)
         self.running = False
 
 
@@ -106,11 +111,13 @@ class Slot:
 
     def begin(self, job: Job) -> Task:
         """Make ready for a job: another state may take the slot. Returns the task, `n_cached` tokens of it kept."""
-        if self.parked is not None and self._gives_way(job.request.prompt, job.id_slot):
+        shared = job.request.shared
+        follows = shared is not None and shared.logits is not None
+        if not follows and self.parked is not None and self._gives_way(job.request.prompt, job.id_slot):
             self._change_over(job.request.prompt)
-        n_cached = self.reuse(job.request.prompt, job.cache_prompt)
+        n_cached = 0 if follows else self.reuse(job.request.prompt, job.cache_prompt)
         waited_ns = time.perf_counter_ns() - job.asked_ns
-        task = Task(0 if self.task is None else self.task.id + 1, job, n_cached, waited_ns)
+        task = Task(0 if self.task is None else self.task.id + 1, job, follows, n_cached, waited_ns)
         self.task = task
         return task
 

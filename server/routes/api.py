@@ -29,7 +29,7 @@ from registry.pins import FileIdentity
 from server.answers import Answer, open_answer
 from server.errors import BadRequest, NotSupported, as_api_error, log_failure
 from server.receipts import VERSION, Receipt
-from server.routes.common import checked_job, defaults_of, json_response, residency_of
+from server.routes.common import checked_jobs, defaults_of, json_response, residency_of
 from server.streams import NDJSON, EventStream, ndjson, until_disconnect
 from server.wire import ollama, openai
 from server.wire.chat_output import formed
@@ -168,7 +168,7 @@ class _Jobs:
         fields = parse_fields({**sampling, "n_predict": options.num_predict, "stop": list(options.stop)})
         if self.form is not None:
             fields = formed(fields, self.form)
-        return [checked_job(prompt, fields, model, self.defaults)]
+        return checked_jobs(prompt, fields, model, self.defaults)
 
     def _conversation(self, model: Model, limit: int) -> tuple[list[int], ChatFormat]:
         """The tokens of the conversation, its oldest messages left out where it would have more than `limit`, and how

@@ -19,7 +19,7 @@ from server.routes.common import (
     Run,
     Style,
     asked_model,
-    checked_job,
+    checked_jobs,
     defaults_of,
     json_response,
     residency_of,
@@ -67,7 +67,7 @@ class ChatRun:
         """
         self._form = self.form_for(model)
         tokens = model.tokenizer.encode(self._form.prompt, add_special=True, parse_special=True)
-        return [checked_job(tokens, formed(self.chat.fields, self._form), model, self._defaults)]
+        return checked_jobs(tokens, formed(self.chat.fields, self._form), model, self._defaults)
 
     def form_for(self, model: Model) -> ChatFormat:
         """The prompt for `model` and the form of its answer.

@@ -23,7 +23,7 @@ from server.receipts import Receipt
 from server.settings import Settings
 from server.streams import sse
 from server.wire.fields import CompletionFields
-from server.wire.llama import Defaults, build_job, json_object
+from server.wire.llama import Defaults, build_job, choices, json_object
 from slots.residency import Residency
 from slots.slot import Job
 
@@ -101,8 +101,8 @@ def asked_model(residency: Residency, body: Mapping[str, Any]) -> str | None:
     return name or None
 
 
-def checked_job(prompt: list[int], fields: CompletionFields, model: Model, defaults: Defaults) -> Job:
-    """The job for one prompt, refused here if the engine would refuse it, so before it waits for its turn.
+def checked_jobs(prompt: list[int], fields: CompletionFields, model: Model, defaults: Defaults) -> list[Job]:
+    """The jobs for one prompt, refused here if the engine would refuse them, so before they wait for their turn.
 
     Not so a prompt that fills the context: it changes what the slot holds before it is refused, as in llama-server.
 
@@ -110,11 +110,12 @@ def checked_job(prompt: list[int], fields: CompletionFields, model: Model, defau
         InvalidRequest: a token outside the vocabulary, or sampling parameters or a grammar that cannot be.
     """
     job = build_job(prompt, fields, model, defaults)
-    if job.request.sampling.grammar.text:
-        grammar_matcher(job.request.sampling.grammar, model.tokenizer)
+    sampling = job.request.sampling
+    if sampling.grammar.text:
+        grammar_matcher(sampling.grammar, model.tokenizer)
     if prompt and not (min(prompt) >= 0 and max(prompt) < model.n_vocab):
         raise InvalidRequest("Prompt contains invalid tokens")
-    return job
+    return choices(job, fields.n_cmpl)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +137,17 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Answers that ran to their ends: who answered, and for each prompt its job, its end and its timings."""
+    """Answers that ran to their ends: who answered, and of each answer its end and its timings."""
 
     answer: Answer
     finals: list[tuple[Final, Timings]]
     receipt: Receipt
 
     def finish(self) -> dict[str, Any]:
-        """The receipt over all prompts."""
-        prompt_tokens = sum(final.tokens_evaluated for final, _ in self.finals)
+        """The receipt over all answers."""
+        prompt_tokens = sum(
+            final.tokens_evaluated for index, (final, _) in enumerate(self.finals) if self.answer.reads_prompt(index)
+        )
         return self.receipt.finish(prompt_tokens, sum(timings.predicted_n for _, timings in self.finals))
 
 
@@ -158,7 +161,7 @@ async def run_whole(run: Run) -> Whole:
         receipt = run.receipt(answer)
         finals: list[tuple[Final, Timings]] = []
         async for batch in answer.batches():
-            if batch[0][1].token is not None:
+            if any(step.token is not None for _, step in batch):
                 receipt.token()
             finals += [(step.final, step.timings) for _, step in batch if step.final is not None]
         return Whole(answer, finals, receipt)
@@ -205,7 +208,7 @@ async def run_stream(run: Run, style_of: StyleOf) -> AsyncGenerator[bytes, None]
         yield b""  # the engine is ours: the client learns that it works
         try:
             async for batch in answer.batches():
-                if batch[0][1].token is not None:
+                if any(step.token is not None for _, step in batch):
                     receipt.token()
                 chunks = []
                 for index, step in batch:
@@ -214,7 +217,7 @@ async def run_stream(run: Run, style_of: StyleOf) -> AsyncGenerator[bytes, None]
                         receipt.text(text)
                     chunks += [style.encode(event) for event in style.events(index, step, text)]
                     if step.final is not None:
-                        prompt_tokens += step.final.tokens_evaluated
+                        prompt_tokens += step.final.tokens_evaluated if answer.reads_prompt(index) else 0
                         completion_tokens += step.timings.predicted_n
                 yield b"".join(chunks)
         except Exception as error:

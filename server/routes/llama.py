@@ -17,7 +17,7 @@ from server.routes.common import (
     Run,
     Style,
     asked_model,
-    checked_job,
+    checked_jobs,
     defaults_of,
     json_response,
     read_body,
@@ -42,7 +42,7 @@ async def completion(request: Request) -> Response:
 
     def build(model: Model) -> list[Job]:
         prompts = llama.tokenize_prompts(model.tokenizer, prompt)
-        return [checked_job(tokens, fields, model, defaults) for tokens in prompts]
+        return [job for tokens in prompts for job in checked_jobs(tokens, fields, model, defaults)]
 
     def form_of(answer: Answer) -> llama.Format:
         return llama.Format(
@@ -78,7 +78,7 @@ class _Style(Style):
 
     def events(self, index: int, step: Step, text: str) -> Iterator[dict[str, Any]]:
         job = self._answer.jobs[index]
-        if step.send:
+        if step.send or step.progress is not None:
             yield llama.partial_event(index, step, len(job.request.prompt), self._form)
         if step.final is not None:
             yield llama.final_body(index, step.final, step.timings, job, self._answer.model, self._form)

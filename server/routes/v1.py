@@ -17,7 +17,7 @@ from server.routes.common import (
     Run,
     Style,
     asked_model,
-    checked_job,
+    checked_jobs,
     defaults_of,
     json_response,
     read_body,
@@ -80,7 +80,7 @@ async def completions(request: Request) -> Response:
 
     def build(model: Model) -> list[Job]:
         prompts = llama.tokenize_prompts(model.tokenizer, prompt)
-        return [checked_job(tokens, fields, model, defaults) for tokens in prompts]
+        return [job for tokens in prompts for job in checked_jobs(tokens, fields, model, defaults)]
 
     def form_of(answer: Answer) -> llama.Format:
         return llama.Format(shown_name(settings, answer.entry), fields, defaults.n_predict)

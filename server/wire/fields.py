@@ -22,6 +22,9 @@ from server.errors import BadRequest
 INT32_MAX = 2**31 - 1
 FLOAT_MAX = 3.4028234663852886e38
 
+MAX_CHOICES = 16
+"""Answers to one prompt at most (`n`); llama-server's limit is the number of its slots."""
+
 _MAX_TRIGGERS = 1000
 
 REASONING_FORMATS = {"none": "none", "auto": "auto", "deepseek": "deepseek", "deepseek-legacy": "deepseek-legacy"}
@@ -300,20 +303,20 @@ class CompletionFields(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
 
     # the answer's form
-    verbose: Annotated[Bool, refuse_when(lambda value: value is True)] = False
+    verbose: Bool = False
     timings_per_token: Bool = False
     stream: Bool = False
     stream_options: StreamOptions = StreamOptions()
     cache_prompt: Bool | None = None
     return_tokens: Bool = False
-    return_progress: Annotated[Bool, refuse_when(lambda value: value is True)] = False
+    return_progress: Bool = False
     sse_ping_interval: CountOrAll = 30
     # its length
     n_predict: CountOrAll | None = None
     n_indent: Count = 0
     n_keep: CountOrAll = 0
     n_discard: Count = 0
-    n_cmpl: Annotated[int, _integer(1, 1, hard=True)] = 1
+    n_cmpl: Annotated[int, _integer(1, MAX_CHOICES, hard=True)] = 1
     n_cache_reuse: Annotated[Count, refuse_when(lambda value: isinstance(value, int | float) and value >= 1)] = 0
     t_max_predict_ms: Annotated[int, _integer(-1, 2**63 - 1, hard=True, bits=64)] = -1
     response_fields: Annotated[tuple[str, ...], BeforeValidator(_response_fields)] = ()

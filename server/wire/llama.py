@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from engine.generation import Final, GenerationRequest, Shown, Step, Timings
+from engine.generation import Final, GenerationRequest, SharedPrompt, Shown, Step, Timings
 from engine.grammar import GrammarTrigger, TriggerType
 from engine.model import Model
-from engine.sampling import SamplingParams
+from engine.sampling import RANDOM_SEED, SamplingParams
 from engine.stops import as_text, cut_bytes
 from engine.tokenizer import Tokenizer
 from server.errors import BadRequest
@@ -153,7 +153,7 @@ class Defaults:
 
 
 def build_job(prompt: Sequence[int], fields_: CompletionFields, model: Model, defaults: Defaults) -> Job:
-    """What the engine is asked for one prompt.
+    """What the engine is asked for one prompt, or for the first answer to it.
 
     Args:
         prompt: its tokens.
@@ -170,9 +170,20 @@ def build_job(prompt: Sequence[int], fields_: CompletionFields, model: Model, de
         t_max_predict_ms=fields_.t_max_predict_ms,
         n_indent=fields_.n_indent,
         post_sampling_probs=fields_.post_sampling_probs,
+        return_progress=fields_.return_progress and fields_.stream,
+        shared=SharedPrompt() if fields_.n_cmpl > 1 else None,
     )
     cache_prompt = defaults.cache_prompt if fields_.cache_prompt is None else fields_.cache_prompt
     return Job(request, cache_prompt, fields_.id_slot, Format("", fields_, defaults.n_predict))
+
+
+def choices(job: Job, n: int) -> list[Job]:
+    """`n` answers to one prompt: `job` is the first, the others have seeds one higher each, as llama-server's."""
+    seed = job.request.sampling.seed
+    if seed == RANDOM_SEED:  # drawn anew for each
+        return [job] * n
+    seeded = (replace(job.request.sampling, seed=(seed + number) % 2**32) for number in range(n))
+    return [replace(job, request=replace(job.request, sampling=sampling)) for sampling in seeded]
 
 
 # -- steps out -----------------------------------------------------------------------------------------------------
@@ -251,11 +262,11 @@ def shows_timings(step: Step, form: Format) -> bool:
 
 
 def partial_event(index: int, step: Step, n_prompt: int, form: Format) -> dict[str, Any]:
-    """One event of a `/completion` stream."""
+    """One event of a `/completion` stream; one that tells of the prompt's progress has token 0, as llama-server's."""
     event = {
         "index": index,
         "content": step.text,
-        "tokens": [step.token],
+        "tokens": [step.token or 0],
         "stop": False,
         "id_slot": -1,
         "tokens_predicted": step.n_decoded,
@@ -263,6 +274,8 @@ def partial_event(index: int, step: Step, n_prompt: int, form: Format) -> dict[s
     }
     if shows_timings(step, form):
         event["timings"] = step.timings.as_dict()
+    if step.progress is not None:
+        event["prompt_progress"] = asdict(step.progress)
     if step.shown is not None and step.shown.best:
         event["completion_probabilities"] = shown_tokens([step.shown], form)
     return event

@@ -24,7 +24,7 @@ def completion_choice(
 
 
 def completion_body(answers: Sequence[tuple[Final, Timings]], form: Format) -> dict[str, Any]:
-    """The body of a `/v1/completions` answer that is not streamed, one choice a prompt; the timings are the first's."""
+    """The body of a `/v1/completions` answer that is not streamed, a choice for each answer; the timings are the first's."""
     choices = [
         completion_choice(index, whole_text(final), finish_reason(final), final.shown, form)
         for index, (final, _) in enumerate(answers)
@@ -35,7 +35,7 @@ def completion_body(answers: Sequence[tuple[Final, Timings]], form: Format) -> d
         "model": form.model,
         "system_fingerprint": BUILD,
         "object": "text_completion",
-        "usage": summed([usage(final.tokens_evaluated, timings) for final, timings in answers]),
+        "usage": summed([usage(final.tokens_evaluated, timings) for final, timings in answers], form.fields.n_cmpl),
         "id": new_id(),
         "timings": answers[0][1].as_dict(),
     }

@@ -27,12 +27,17 @@ def usage(n_prompt: int, timings: Timings) -> dict[str, Any]:
     }
 
 
-def summed(usages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The usage of several answers together."""
-    cached = sum(one["prompt_tokens_details"]["cached_tokens"] for one in usages)
-    names = ("completion_tokens", "prompt_tokens", "total_tokens")
-    return {name: sum(one[name] for one in usages) for name in names} | {
-        "prompt_tokens_details": {"cached_tokens": cached}
+def summed(usages: Sequence[Mapping[str, Any]], n: int = 1) -> dict[str, Any]:
+    """The usage of several answers together, `n` to each prompt; a prompt counts once."""
+    completion_tokens = sum(one["completion_tokens"] for one in usages)
+    prompt_tokens = sum(one["prompt_tokens"] for one in usages[::n])
+    return {
+        "completion_tokens": completion_tokens,
+        "prompt_tokens": prompt_tokens,
+        "total_tokens": completion_tokens + prompt_tokens,
+        "prompt_tokens_details": {
+            "cached_tokens": sum(one["prompt_tokens_details"]["cached_tokens"] for one in usages[::n])
+        },
     }
 
 

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.errors import Cancelled, ContextOverflow, InvalidRequest
-from engine.generation import Final, GenerationRequest, Step, Timings, generate
+from engine.generation import Final, GenerationRequest, SharedPrompt, Step, Timings, generate
 from engine.model import Model, ModelOptions
 from engine.sampling import SamplingParams
 from engine.tokenizer import Tokenizer
@@ -182,6 +182,40 @@ def test_prompt_goes_in_batches_cut_into_micro_batches_and_only_its_last_row_has
     pieces = [(7, 32, False), (39, 16, False), (55, 32, False), (87, 13, True)]
     assert watched.evaluated == [*pieces, (100, 1, True)]
     assert progress == [(7, 100), (55, 100), (100, 100)]
+
+
+def test_progress_is_told_at_the_start_and_after_each_batch_when_asked_for(small_batches: Model) -> None:
+    prompt = (RECORDS["context-full"]["prompt_ids"] * 2)[:100]
+    tokens = list(prompt[:7])
+    small_batches.evaluate(tokens, 0, output=False)
+    request = GenerationRequest(prompt, GREEDY, n_predict=1, return_progress=True)
+    steps = list(generate(small_batches, request, tokens=tokens, n_past=7))
+    told = [step.progress for step in steps if step.progress is not None]
+    assert [(one.total, one.cache, one.processed) for one in told] == [(100, 7, 7), (100, 7, 55), (100, 7, 100)]
+    assert [(step.token, step.send, step.n_decoded) for step in steps[:3]] == [(None, False, 0)] * 3
+    assert [step.timings.prompt_n for step in steps] == [0, 48, 93, 93]
+
+
+def test_answers_to_one_prompt_read_it_once_and_begin_with_the_same_logits(model: Model) -> None:
+    prompt = RECORDS["context-full"]["prompt_ids"][:90]
+    shared = SharedPrompt()
+
+    def ask(seed: int, shared: SharedPrompt | None) -> GenerationRequest:
+        return GenerationRequest(
+            prompt, SamplingParams(seed=seed, temperature=5.0, n_probs=3), n_predict=12, shared=shared
+        )
+
+    tokens: list[int] = []
+    watched = Watched(model)
+    together = [list(generate(watched, ask(seed, shared), tokens=tokens, n_past=0)) for seed in (1, 2, 3)]
+    assert [piece for piece in watched.evaluated if piece[1] > 1] == [(0, 90, True)]
+    alone = [list(generate(model, ask(seed, None), tokens=[], n_past=0)) for seed in (1, 2, 3)]
+    for shared_steps, lone_steps in zip(together, alone, strict=True):
+        assert last(shared_steps).tokens == last(lone_steps).tokens
+        assert last(shared_steps).shown == last(lone_steps).shown
+        assert shared_steps[-1].timings.prompt_n == 90
+    assert len({tuple(last(steps).tokens) for steps in together}) > 1
+    assert tokens == prompt + last(together[-1]).tokens[:-1]
 
 
 @pytest.mark.parametrize(("n_asked", "n_held"), [(0, 0), (1, 32), (2, 48), (4, 96), (5, 100), (7, 102)])

@@ -23,7 +23,8 @@ def step(final: Final | None, n: int = 3) -> Step:
 
 
 def task(n_cached: int, n_processed: int, step: Step | None = None, waited_ns: int = 0) -> Task:
-    return Task(0, Job(GenerationRequest([])), n_cached, waited_ns, n_processed, step, running=False)
+    job = Job(GenerationRequest([]))
+    return Task(0, job, False, n_cached, waited_ns, n_processed, step, begun=True, running=False)
 
 
 def finished(**more: Any) -> Task:
@@ -89,3 +90,9 @@ def test_whoever_has_a_number_may_show_it() -> None:
     metrics = Metrics(2048)
     metrics.gauges.append(Gauge("bankml_things", "how many there are", lambda: 7))
     assert shown(metrics)["bankml_things"] == 7
+
+
+def test_a_request_that_the_engine_refuses_counts_for_nothing() -> None:
+    metrics = Metrics(2048)
+    metrics.count(ENTRY, Task(0, Job(GenerationRequest([])), n_cached=4))
+    assert not any(value for name, value in shown(metrics).items() if name != "bankml_start_time_seconds")

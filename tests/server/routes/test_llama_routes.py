@@ -189,3 +189,42 @@ def test_a_model_that_was_unloaded_is_loaded_again(start_server: Callable[..., B
         assert server.client.get("/api/ps").json()["models"]
         server.client.post("/api/generate", json={"model": "smollm2", "keep_alive": 0})
         assert server.client.get("/props").json()["total_slots"] == 1
+
+
+def test_n_answers_to_each_prompt_are_those_of_seeds_one_higher_each(client: httpx.Client) -> None:
+    asked = {"n_predict": 6, "seed": 7, "cache_prompt": False}
+    prompts = ["One day", "The sea"]
+    alone = [
+        client.post("/completion", json={**asked, "prompt": prompt, "seed": seed}).json()
+        for prompt in prompts
+        for seed in (7, 8)
+    ]
+    answer = client.post("/completion", json={**asked, "prompt": prompts, "n": 2}).json()
+    assert [one["index"] for one in answer] == [0, 1, 2, 3]
+    assert [one["content"] for one in answer] == [one["content"] for one in alone]
+    assert [one["generation_settings"]["seed"] for one in answer] == [7, 8, 7, 8]
+    assert [one["timings"]["prompt_n"] for one in answer] == [one["timings"]["prompt_n"] for one in alone]
+    receipt = answer[0]["bankml_receipt"]
+    assert receipt["prompt_tokens"] == alone[0]["tokens_evaluated"] + alone[2]["tokens_evaluated"]
+    assert receipt["completion_tokens"] == 24
+    streamed = events(client.post("/completion", json={**asked, "prompt": prompts, "n": 2, "stream": True}).text)
+    texts = ["".join(event["content"] for event in streamed if event.get("index") == index) for index in range(4)]
+    assert texts == [one["content"] for one in answer]
+
+
+def test_there_is_a_limit_to_n(client: httpx.Client) -> None:
+    for n in (0, 17):
+        answer = client.post("/completion", json={"prompt": "a", "n": n})
+        assert answer.status_code == 400
+        message = f"Field 'n': Value must be between 1 <= value <= 16, but got {n}"
+        assert answer.json()["error"]["message"] == message
+
+
+def test_progress_comes_before_the_first_token_of_a_stream(start_server: Callable[..., BankmlServer]) -> None:
+    asked = {"prompt": "word " * 60, "n_predict": 1, "return_progress": True, "stream": True}
+    with start_server("-b", "32", "-c", "256") as server:
+        told = [event for event in events(server.client.post("/completion", json=asked).text) if "index" in event][:-2]
+    n_prompt = told[0]["tokens_evaluated"]
+    assert [one["prompt_progress"]["processed"] for one in told] == [0, 32, n_prompt]
+    assert all((one["tokens"], one["tokens_predicted"], one["content"]) == ([0], 0, "") for one in told)
+    assert list(told[0]["prompt_progress"]) == ["total", "cache", "processed", "time_ms"]
