@@ -14,6 +14,7 @@ from engine.chat_formats.reader import AnswerReader
 from engine.generation import Final, Step, Timings
 from engine.model import Model
 from server.answers import Answer
+from server.errors import NotSupported
 from server.routes.common import (
     Body,
     Run,
@@ -115,6 +116,8 @@ async def answer_chat(
         error_event: the name of the event that ends a stream which fails; without one it is OpenAI's, with no name.
     """
     fields = chat.chat.fields
+    if fields.n_cmpl > 1:
+        raise NotSupported("more than one answer (n)")
     if fields.stream:
 
         def style_of(answer: Answer) -> Style:

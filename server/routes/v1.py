@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -30,6 +30,7 @@ from server.routes.common import (
 from server.streams import DONE, SSE, EventStream, until_disconnect
 from server.wire import llama, openai, openai_completions
 from server.wire.fields import parse_fields
+from server.wire.openai_parts import new_id
 from slots.slot import Job
 
 
@@ -41,14 +42,18 @@ async def chat_completions(request: Request) -> Response:
     if chat.fields.stream:
 
         def style_of(answer: Answer) -> _ChatStyle:
-            return _ChatStyle(openai.ChatChunks(talk.reader(), talk.shown_as(answer)))
+            answer_id, form = new_id(), talk.shown_as(answer)
+            return _ChatStyle(
+                [openai.ChatChunks(talk.reader(), form, index, answer_id) for index in range(len(answer.jobs))]
+            )
 
         return EventStream(run_stream(talk.run, style_of), SSE, ping=chat.fields.sse_ping_interval)
     whole = await until_disconnect(request, run_whole(talk.run))
-    final, timings = whole.finals[0]
-    message = openai.chat_message(talk.form, final)
-    shown = openai.chat_body(message, final, timings, talk.shown_as(whole.answer))
-    whole.receipt.text(message.reasoning + message.content)
+    messages = [openai.chat_message(talk.form, final) for final, _ in whole.finals]
+    form = talk.shown_as(whole.answer)
+    ends = zip(messages, whole.finals, strict=True)
+    shown = openai.together([openai.chat_body(message, *end, form) for message, end in ends])
+    whole.receipt.text(messages[0].reasoning + messages[0].content)
     shown["bankml_receipt"] = whole.finish()
     return json_response(shown)
 
@@ -58,17 +63,17 @@ class _ChatStyle(Style):
 
     end = DONE
 
-    def __init__(self, chunks: openai.ChatChunks) -> None:
+    def __init__(self, chunks: Sequence[openai.ChatChunks]) -> None:
         self._chunks = chunks
 
     def text_of(self, index: int, step: Step) -> str:
-        return self._chunks.text_of(step)
+        return self._chunks[index].text_of(step)
 
     def events(self, index: int, step: Step, text: str) -> Iterator[dict[str, Any]]:
-        return self._chunks.of_step(step, text)
+        return self._chunks[index].of_step(step, text)
 
     def receipt(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
-        return self._chunks.receipt(receipt)
+        return self._chunks[0].receipt(receipt)
 
 
 async def completions(request: Request) -> Response:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
@@ -19,7 +19,7 @@ from server.receipts import BUILD
 from server.wire.chat_output import WantedOutput, parse_output
 from server.wire.fields import CompletionFields, parse_fields, reasoning_format_of, to_int
 from server.wire.llama import Format, shown_tokens, shows_timings, whole_text
-from server.wire.openai_parts import finish_reason, new_id, usage
+from server.wire.openai_parts import finish_reason, new_id, summed, usage
 
 CHAT_KNOWN = frozenset(
     {
@@ -321,46 +321,58 @@ def chat_body(message: ChatMessage, final: Final, timings: Timings, form: Format
     }
 
 
+def together(bodies: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The body of several answers to one prompt, made of their bodies; what there is one of is the first's."""
+    choices = [{**body["choices"][0], "index": index} for index, body in enumerate(bodies)]
+    count = summed([body["usage"] for body in bodies], len(bodies))
+    return {**bodies[0], "choices": choices, "usage": count}
+
+
 class ChatChunks:
-    """The chunks of one chat stream.
+    """The chunks of one answer of a chat stream.
 
     Args:
         reader: reads the answer.
         form: what the chunks show.
+        index: the answer's number.
+        answer_id: the stream's id; a new one when left out.
     """
 
-    def __init__(self, reader: AnswerReader, form: Format) -> None:
+    def __init__(self, reader: AnswerReader, form: Format, index: int = 0, answer_id: str = "") -> None:
         self._form = form
         self._reader = reader
+        self._index = index
         self._deltas: list[MessageDelta] = []
         self._last_deltas: list[MessageDelta] = []
         self._base = {
             "created": int(time.time()),
-            "id": new_id(),
+            "id": answer_id or new_id(),
             "model": form.model,
             "system_fingerprint": BUILD,
             "object": "chat.completion.chunk",
         }
 
     def _chunk(self, delta: Mapping[str, Any], reason: str | None = None) -> dict[str, Any]:
-        return {"choices": [{"finish_reason": reason, "index": 0, "delta": delta}], **self._base}
+        return {"choices": [{"finish_reason": reason, "index": self._index, "delta": delta}], **self._base}
 
     def text_of(self, step: Step) -> str:
         """The text this step puts on the wire, reasoning and content."""
-        self._deltas = self._reader.add(step.text) if step.send else []
+        self._deltas = self._reader.add(step.text) if step.send or step.progress is not None else []
         self._last_deltas = self._reader.end() if step.final is not None else []
         return "".join(delta.reasoning + delta.content for delta in (*self._deltas, *self._last_deltas))
 
     def of_step(self, step: Step, text: str) -> Iterator[dict[str, Any]]:
-        """The chunks of one step, whose `text_of` is `text`; the role goes with the first token."""
+        """The chunks of one step, whose `text_of` is `text`; the role goes with the first token and with progress."""
         chunks = []
-        if step.send and step.n_decoded == 1:
+        if step.progress is not None or (step.send and step.n_decoded == 1):
             chunks.append(self._chunk({"role": "assistant", "content": None}))
         chunks += [self._chunk(_shown_delta(delta)) for delta in self._deltas]
         if chunks and step.shown is not None and step.shown.best:
             chunks[-1]["choices"][0]["logprobs"] = {"content": shown_tokens([step.shown], self._form)}
-        if chunks and step.send and shows_timings(step, self._form):
+        if chunks and shows_timings(step, self._form):
             chunks[-1]["timings"] = step.timings.as_dict()
+        if step.progress is not None:
+            chunks[-1]["prompt_progress"] = asdict(step.progress)
         yield from chunks
         if step.final is not None:
             yield from (self._chunk(_shown_delta(delta)) for delta in self._last_deltas)

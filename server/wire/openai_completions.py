@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from engine.generation import Final, Shown, Step, Timings
@@ -24,7 +25,7 @@ def completion_choice(
 
 
 def completion_body(answers: Sequence[tuple[Final, Timings]], form: Format) -> dict[str, Any]:
-    """The body of a `/v1/completions` answer that is not streamed, a choice for each answer; the timings are the first's."""
+    """The body of a `/v1/completions` answer that is not streamed: a choice for each answer, the first's timings."""
     choices = [
         completion_choice(index, whole_text(final), finish_reason(final), final.shown, form)
         for index, (final, _) in enumerate(answers)
@@ -55,12 +56,14 @@ class CompletionChunks:
         self._id = new_id()
 
     def of_step(self, index: int, step: Step) -> Iterator[dict[str, Any]]:
-        """The chunks of one step of prompt `index`; the last one always has the usage."""
-        if step.send:
+        """The chunks of one step of answer `index`; the last one always has the usage."""
+        if step.send or step.progress is not None:
             shown = [step.shown] if step.shown is not None and step.shown.best else []
             chunk = self._chunk(index, step.text, shown)
             if shows_timings(step, self._form):
                 chunk["timings"] = step.timings.as_dict()
+            if step.progress is not None:
+                chunk["prompt_progress"] = asdict(step.progress)
             yield chunk
         if step.final is not None:
             choices = [completion_choice(index, "", finish_reason(step.final), [], self._form)]

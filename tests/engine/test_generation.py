@@ -201,9 +201,8 @@ def test_answers_to_one_prompt_read_it_once_and_begin_with_the_same_logits(model
     shared = SharedPrompt()
 
     def ask(seed: int, shared: SharedPrompt | None) -> GenerationRequest:
-        return GenerationRequest(
-            prompt, SamplingParams(seed=seed, temperature=5.0, n_probs=3), n_predict=12, shared=shared
-        )
+        sampling = SamplingParams(seed=seed, temperature=5.0, min_p=0.0, top_p=1.0, n_probs=3)
+        return GenerationRequest(prompt, sampling, n_predict=12, shared=shared)
 
     tokens: list[int] = []
     watched = Watched(model)

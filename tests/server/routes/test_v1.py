@@ -48,3 +48,36 @@ def test_a_second_turn_reuses_the_first(client: httpx.Client) -> None:
     second = client.post("/v1/chat/completions", json={"messages": messages, "max_tokens": 1, "temperature": 0}).json()
     assert second["timings"]["cache_n"] >= first["usage"]["prompt_tokens"]
     assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == second["timings"]["cache_n"]
+
+
+def test_n_answers_of_a_chat_are_choices_and_their_prompt_counts_once(client: httpx.Client) -> None:
+    asked = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 5, "seed": 3, "cache_prompt": False}
+    alone = [client.post("/v1/chat/completions", json={**asked, "seed": seed}).json() for seed in (3, 4, 5)]
+    answer = client.post("/v1/chat/completions", json={**asked, "n": 3}).json()
+    assert [one["index"] for one in answer["choices"]] == [0, 1, 2]
+    assert [one["message"] for one in answer["choices"]] == [one["choices"][0]["message"] for one in alone]
+    usage = {name: answer["usage"][name] for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
+    n_prompt = alone[0]["usage"]["prompt_tokens"]
+    assert usage == {"prompt_tokens": n_prompt, "completion_tokens": 15, "total_tokens": n_prompt + 15}
+    assert answer["bankml_receipt"]["prompt_tokens"] == n_prompt
+    streamed = events(client.post("/v1/chat/completions", json={**asked, "n": 3, "stream": True}).text)
+    assert len({event["id"] for event in streamed[:-1]}) == 1
+    texts = ["", "", ""]
+    for event in streamed[:-1]:
+        choice = event["choices"][0]
+        texts[choice["index"]] += choice["delta"].get("content") or ""
+    assert texts == [one["message"]["content"] for one in answer["choices"]]
+
+
+def test_n_answers_to_each_prompt_of_a_completion_are_choices(client: httpx.Client) -> None:
+    asked = {"prompt": ["One day", "The sea"], "max_tokens": 4, "seed": 3, "cache_prompt": False}
+    alone = [
+        client.post("/v1/completions", json={**asked, "prompt": prompt, "seed": seed}).json()
+        for prompt in asked["prompt"]
+        for seed in (3, 4)
+    ]
+    answer = client.post("/v1/completions", json={**asked, "n": 2}).json()
+    assert [one["index"] for one in answer["choices"]] == [0, 1, 2, 3]
+    assert [one["text"] for one in answer["choices"]] == [one["choices"][0]["text"] for one in alone]
+    assert answer["usage"]["prompt_tokens"] == sum(one["usage"]["prompt_tokens"] for one in alone[::2])
+    assert answer["usage"]["completion_tokens"] == 16
