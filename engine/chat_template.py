@@ -99,6 +99,11 @@ class ChatTemplate:
         kind = specialized(self.source)
         return self.analysis.reasoning.mode != "none" if kind is None else kind.thinks
 
+    @property
+    def with_tools(self) -> ChatTemplate:
+        """The template for conversations with tools, which may be this one."""
+        return self._tool_use or self
+
     @cached_property
     def analysis(self) -> TemplateAnalysis:
         """The markers the template puts around the parts of an answer.
@@ -125,7 +130,6 @@ class ChatTemplate:
         /,
         *,
         add_generation_prompt: bool = True,
-        tools: Sequence[Any] | None = None,
         **variables: Any,
     ) -> str:
         """The prompt of a conversation.
@@ -133,23 +137,18 @@ class ChatTemplate:
         Args:
             messages: as `normalize_messages` takes them.
             add_generation_prompt: end in the opening of the assistant's message.
-            tools: tools in OpenAI's form, if any.
-            **variables: more variables for the template; `enable_thinking` is `thinks` unless given.
+            **variables: more variables for the template, `tools` among them, in OpenAI's form; `enable_thinking` is
+                `thinks` unless given.
 
         Raises:
             InvalidRequest: a message is malformed, or the template refuses the conversation.
         """
-        if tools and self._tool_use is not None:
-            return self._tool_use.render(
-                messages, add_generation_prompt=add_generation_prompt, tools=tools, **variables
-            )
         now = datetime.now()
         context: dict[str, Any] = {
             "messages": self._adapt(normalize_messages(messages)),
             **self._tokens,
             "enable_thinking": self.thinks,
             "preserve_reasoning": True,
-            **({"tools": tools} if tools else {}),
             "datetime": now.strftime("%b %d %Y"),
             "date_string": now.strftime("%d %b %Y"),
             **variables,

@@ -23,7 +23,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 from engine.generation import Step
 from engine.model import Model
@@ -32,7 +31,6 @@ from slots.residency import Lease, Residency, StepStream
 from slots.slot import Job
 
 Build = Callable[[Model], Sequence[Job]]
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -76,16 +74,7 @@ class Answer:
 async def open_answer(
     residency: Residency, name: str | None, build: Build, *, keep_alive: float | None = None
 ) -> AsyncIterator[Answer]:
-    """Build the jobs, wait in the queue for the engine and start them; see `open_lease`."""
-    async with open_lease(residency, name, build, keep_alive=keep_alive) as (lease, jobs):
-        yield start(lease, jobs)
-
-
-@asynccontextmanager
-async def open_lease(
-    residency: Residency, name: str | None, build: Callable[[Model], T], *, keep_alive: float | None = None
-) -> AsyncIterator[tuple[Lease, T]]:
-    """Build what a request asks for and wait in the queue for the engine.
+    """Build the jobs, wait in the queue for the engine and start them.
 
     `build` runs against the resident model while the request waits in its place, so that a bad one is refused at once;
     again only if another model has come meanwhile.
@@ -99,17 +88,20 @@ async def open_lease(
     Raises:
         What `build` raises; what `Residency.acquire` raises.
     """
-    built: list[tuple[Model, T]] = []
+    built_for: Model | None = None
+    jobs: Sequence[Job] = ()
 
     async def build_early() -> None:
+        nonlocal built_for, jobs
         resident = residency.current()
         if resident is not None and (name is None or residency.catalog.resolve(name).path == resident.entry.path):
-            built.append((resident.model, await asyncio.to_thread(build, resident.model)))
+            jobs = await asyncio.to_thread(build, resident.model)
+            built_for = resident.model
 
     async with residency.acquire(name, keep_alive, prepare=build_early) as lease:
-        if not built or built[0][0] is not lease.model:
-            built[:] = [(lease.model, await asyncio.to_thread(build, lease.model))]
-        yield lease, built[0][1]
+        if lease.model is not built_for:
+            jobs = await asyncio.to_thread(build, lease.model)
+        yield start(lease, jobs)
 
 
 def start(lease: Lease, jobs: Sequence[Job]) -> Answer:

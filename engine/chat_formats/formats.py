@@ -10,17 +10,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
+from engine.chat_formats.mapping import message_of
 from engine.chat_formats.markers import trim
 from engine.chat_formats.messages import ChatMessage, UnexpectedAnswer
 from engine.chat_formats.parts import CONTENT, REASONING
-from engine.chat_formats.peg import Builder, Parser
+from engine.chat_formats.peg import Parser
+from engine.chat_formats.peg_builder import Builder
 from engine.chat_formats.peg_grammar import add_grammar
 from engine.chat_formats.peg_results import FAIL
 from engine.chat_formats.specialized import specialized
 from engine.chat_formats.specialized_parsers import Asked, SpecialParser
 from engine.chat_formats.template_markers import TemplateAnalysis
+from engine.chat_formats.tool_calls import calling_answer, trigger_of, triggers_of
+from engine.chat_formats.tools import NO_TOOLS, Schemas, ToolUse
 from engine.errors import InvalidRequest
+from engine.grammar import GrammarTrigger
 from engine.json_schema import GrammarBuilder
+from engine.template_capabilities import Capabilities
 
 Message = dict[str, Any]
 
@@ -34,6 +40,8 @@ class Template(Protocol):
     def source(self) -> str: ...
     @property
     def analysis(self) -> TemplateAnalysis: ...
+    @property
+    def capabilities(self) -> Capabilities: ...
     def render(self, messages: Sequence[Message], /, *, add_generation_prompt: bool = ..., **variables: Any) -> str: ...
     def generation_prompt(self, messages: Sequence[Message], /, **variables: Any) -> str: ...
 
@@ -59,6 +67,8 @@ class ChatFormat:
         prompt: what the model reads.
         generation_prompt: the end of the prompt that the parser reads before the answer, and so does the grammar.
         grammar: GBNF, "" for none.
+        lazy: the grammar holds only from one of its triggers on.
+        triggers: what they are.
         warnings: what of a schema the grammar leaves out.
         preserved: texts; where one is a token, the answer shows it though it is a special one.
         stops: further stop strings.
@@ -69,6 +79,8 @@ class ChatFormat:
     generation_prompt: str
     parser: Parser
     grammar: str = ""
+    lazy: bool = False
+    triggers: tuple[GrammarTrigger, ...] = ()
     warnings: tuple[str, ...] = ()
     preserved: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
@@ -86,17 +98,15 @@ class ChatFormat:
             UnexpectedAnswer: it is not of this form, and cannot become so.
         """
         whole = self.generation_prompt + text
-        kind, end, captures = self.parser.match(whole, 0, True)
-        if kind == FAIL:
-            if partial and end > 0:
-                return ChatMessage()
-            raise UnexpectedAnswer("The model produced output that does not match the expected peg-native format")
-        parts = {REASONING: "", CONTENT: ""}
-        for capture in (inner for outer in captures for inner in outer.walk()):
-            if capture.tag in parts:
-                parts[capture.tag] += capture.text
-        reasoning = parts[REASONING]
-        return ChatMessage(parts[CONTENT], reasoning if reasoning.strip(" \t\n\r") else "")
+        try:
+            kind, end, captures = self.parser.match(whole, 0, True)
+        except RecursionError:  # a tool whose name is that of a rule above it
+            raise UnexpectedAnswer("The model produced output that is nested too deep") from None
+        if kind != FAIL:
+            return message_of(captures)
+        if partial and end > 0:
+            return ChatMessage()
+        raise UnexpectedAnswer("The model produced output that does not match the expected peg-native format")
 
 
 def chat_format(
@@ -107,23 +117,28 @@ def chat_format(
     add_generation_prompt: bool = True,
     continuation: Continuation | None = None,
     schema: Any = None,
+    tools: ToolUse = NO_TOOLS,
     keep_reasoning: bool = False,
 ) -> ChatFormat:
     """The form of the answer to a request.
 
     Args:
-        template: the model's.
+        template: the model's; for a request with tools, that for such ones.
         messages: the conversation, the message to continue left out.
         variables: for the template.
         continuation: the answer's beginning; `add_generation_prompt` is then false.
-        schema: JSON that the answer must be; None for any text. What is no object asks for nothing.
+        schema: JSON that the answer must be, which goes before calls; None for any text. What is no object asks for
+            nothing.
+        tools: what may be called. The template gets them too, unless `variables` has others for it.
         keep_reasoning: leave reasoning in the content (the reasoning format "none").
 
     Raises:
         InvalidRequest: the template refuses the conversation, the schema cannot be, or the template is of a kind whose
-            constrained answers are not reproduced.
+            constrained answers or calls are not reproduced.
     """
     constrained = isinstance(schema, Mapping) and bool(schema)
+    if tools.tools:
+        variables = {"tools": [tool.as_json() for tool in tools.tools], **variables}
     prompt = template.render(messages, add_generation_prompt=add_generation_prompt, **variables)
     opening = template.generation_prompt(messages, **variables)
     if continuation is not None and not continuation.message:
@@ -132,6 +147,8 @@ def chat_format(
     if kind is not None:
         if constrained and not (kind.parser and kind.parser.takes_schema):
             raise InvalidRequest(f"constrained answers are not supported for {kind.name} templates")
+        if tools.tools:
+            raise InvalidRequest(f"tools are not supported for {kind.name} templates")
         asked = Asked(template.source, opening, opening, schema if constrained else None, keep_reasoning)
         return _special(prompt, asked, kind.parser, continuation)
     analysis = template.analysis
@@ -139,19 +156,33 @@ def chat_format(
     if continuation is not None:
         generation_prompt = _continued(opening, analysis, continuation)
         prompt += generation_prompt
-    builder = Builder()
-    parser = _answer(builder, analysis, opening, schema if constrained else None, keep_reasoning=keep_reasoning)
     try:
-        grammar, warnings = _grammar(parser, builder) if constrained else ("", ())
+        form = _analyzed(template, opening, tools, schema if constrained else None, keep_reasoning=keep_reasoning)
     except InvalidRequest as error:
         raise InvalidRequest(f"{_NO_PARSER}{error}") from None
+    return replace(form, prompt=prompt, generation_prompt=generation_prompt)
+
+
+def _analyzed(template: Template, opening: str, tools: ToolUse, schema: Any, *, keep_reasoning: bool) -> ChatFormat:
+    """The form of an answer by what was found of the template; the prompts are to be added."""
+    analysis = template.analysis
+    builder, schemas = Builder(), Schemas()
+    calls = tools if tools.may_call and schema is None and template.capabilities.supports_tool_calls else NO_TOOLS
+    parser = _answer(builder, analysis, opening, schema, calls, schemas, keep_reasoning=keep_reasoning)
+    lazy = schema is None and calls.choice == "auto"
+    held = schema is not None
+    if calls.tools and analysis.tools.mode != "none":
+        held = calls.must_call or bool(trigger_of(analysis.tools))
+    grammar, warnings = _grammar(parser, builder, lazy=lazy) if held else ("", ())
     thinks = analysis.reasoning.mode != "none"
     return ChatFormat(
-        prompt,
-        generation_prompt,
+        "",
+        "",
         parser,
         grammar,
-        warnings,
+        lazy=lazy and held,
+        triggers=triggers_of(analysis.tools) if lazy and held else (),
+        warnings=tuple(dict.fromkeys((*schemas.found.texts(), *warnings))),
         preserved=analysis.preserved,
         stops=analysis.stops,
         thinking_start=trim(analysis.reasoning.start) if thinks else "",
@@ -159,11 +190,11 @@ def chat_format(
     )
 
 
-def _grammar(parser: Parser, builder: Builder) -> tuple[str, tuple[str, ...]]:
-    """The grammar of a parser, and what of the schema it leaves out."""
+def _grammar(parser: Parser, builder: Builder, *, lazy: bool = False) -> tuple[str, tuple[str, ...]]:
+    """The grammar of a parser, and what of the schemas it leaves out."""
     grammar = GrammarBuilder()
-    add_grammar(grammar, parser, builder.rules)
-    return grammar.text(), tuple(grammar.warnings)
+    add_grammar(grammar, parser, builder.rules, lazy=lazy)
+    return grammar.text(), grammar.warnings
 
 
 def _continued(opening: str, analysis: TemplateAnalysis, continuation: Continuation) -> str:
@@ -192,8 +223,17 @@ def _special(prompt: str, asked: Asked, special: SpecialParser | None, continuat
     builder = Builder()
     parser = special.parser(builder, replace(asked, generation_prompt=generation_prompt))
     grammar, warnings = _grammar(parser, builder) if asked.schema is not None else ("", ())
+    start, end = special.thinking
     return ChatFormat(
-        prompt, generation_prompt, parser, grammar, warnings, special.preserved, special.stops, *special.thinking
+        prompt,
+        generation_prompt,
+        parser,
+        grammar,
+        warnings=warnings,
+        preserved=special.preserved,
+        stops=special.stops,
+        thinking_start=start,
+        thinking_end=end,
     )
 
 
@@ -204,20 +244,31 @@ def _all_content(builder: Builder, asked: Asked) -> Parser:
 # The expressions are made in the order of the reference's compiled code: their numbers are in the grammar.
 
 
-def _answer(builder: Builder, analysis: TemplateAnalysis, opening: str, schema: Any, *, keep_reasoning: bool) -> Parser:
-    """The parser of an answer with its opening. The next issue's tools become a third branch beside schema and text."""
+def _answer(
+    builder: Builder,
+    analysis: TemplateAnalysis,
+    opening: str,
+    schema: Any,
+    tools: ToolUse,
+    schemas: Schemas,
+    *,
+    keep_reasoning: bool,
+) -> Parser:
+    """The parser of an answer with its opening: JSON, or text and calls, or text."""
     reasons = analysis.reasoning.mode != "none"
     builder.empty()
     reasoning = _reasoning(builder, analysis) if reasons and not keep_reasoning else builder.empty()
     builder.empty()
     if schema is not None:
         parser = _json_answer(builder, reasoning, schema)
+    elif tools.tools:
+        parser = calling_answer(builder, analysis, reasoning, tools, schemas)
     else:
         parser = _text_answer(builder, analysis, reasoning, reasons and not keep_reasoning)
     start = trim(analysis.reasoning.start)
     known = opening.partition(start)[0] if start else opening
     prefix = builder.literal(known) if opening else builder.empty()
-    if schema is None and not reasons:
+    if schema is None and not tools.tools and not reasons:
         return builder.sequence(prefix, parser)
     return builder.sequence(prefix, builder.space(), parser)
 

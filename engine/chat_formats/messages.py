@@ -44,6 +44,11 @@ class ChatMessage:
         """Whether there is anything in it."""
         return bool(self.content or self.reasoning or self.tool_calls)
 
+    @property
+    def text(self) -> str:
+        """All that a receipt hashes: reasoning, content, then the arguments of each call."""
+        return self.reasoning + self.content + "".join(call.arguments for call in self.tool_calls)
+
 
 @dataclass(frozen=True, slots=True)
 class MessageDelta:
@@ -58,6 +63,11 @@ class MessageDelta:
     reasoning: str = ""
     tool_call_index: int | None = None
     tool_call: ToolCall | None = None
+
+    @property
+    def text(self) -> str:
+        """What a stream shows of it that the model wrote: of a call its arguments."""
+        return self.reasoning + self.content + (self.tool_call.arguments if self.tool_call else "")
 
 
 def deltas(old: ChatMessage, new: ChatMessage) -> list[MessageDelta]:

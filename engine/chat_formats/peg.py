@@ -4,8 +4,7 @@ The rules are those of llama-server b11192 (`common/peg-parser.cpp`). A *lenient
 beginning of one that may go on: where it ends too early the match is partial, and what was tagged so far counts.
 Positions are characters; bytes that are no UTF-8 have become U+FFFD before.
 
-Expressions are made by a `Builder`, which numbers them in the order of their making: the grammar names rules after
-those numbers, so an expression that is made and thrown away counts too.
+Expressions are made by a `peg_builder.Builder`, which numbers them.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from engine.chat_formats.peg_json import JsonScan, scan_literal
+from engine.chat_formats.peg_json import scan_literal
 from engine.chat_formats.peg_results import FAIL, MATCH, PARTIAL, Capture, Outcome, Result
 
 SPACE: Final = " \t\n\v\f\r"
@@ -277,7 +276,7 @@ class Schema(Parser):
 
     Attributes:
         name: of the grammar's rule.
-        schema: as JSON.
+        schema: as JSON, or as the node that was read of it.
     """
 
     __slots__ = ("name", "part", "schema")
@@ -290,18 +289,45 @@ class Schema(Parser):
         return self.part.match(text, at, lenient)
 
 
+class Including(Parser):
+    """An expression whose grammar is any text up to the first of some texts, that one included."""
+
+    __slots__ = ("delimiters", "part")
+
+    def __init__(self, number: int, part: Parser, delimiters: Sequence[str]) -> None:
+        super().__init__(number)
+        self.part, self.delimiters = part, tuple(delimiters)
+
+    def match(self, text: str, at: int, lenient: bool) -> Result:
+        return self.part.match(text, at, lenient)
+
+
+class WrittenAs(Parser):
+    """An expression whose grammar is another one, given as GBNF."""
+
+    __slots__ = ("gbnf", "part")
+
+    def __init__(self, number: int, part: Parser, gbnf: str) -> None:
+        super().__init__(number)
+        self.part, self.gbnf = part, gbnf
+
+    def match(self, text: str, at: int, lenient: bool) -> Result:
+        return self.part.match(text, at, lenient)
+
+
 class Rule(Parser):
     """An expression with a name, which the grammar makes a rule of.
 
     Attributes:
         scan: matches in place of the expression, faster and without recursion.
+        triggers: a lazy grammar begins here.
     """
 
-    __slots__ = ("name", "part", "scan")
+    __slots__ = ("name", "part", "scan", "triggers")
 
-    def __init__(self, number: int, name: str, part: Parser, scan: Scan | None = None) -> None:
+    def __init__(self, number: int, name: str, part: Parser, scan: Scan | None = None, *, triggers: bool) -> None:
         super().__init__(number)
-        self.name, self.part, self.scan = name, part, scan
+        self.name, self.part, self.scan, self.triggers = name, part, scan, triggers
 
     def match(self, text: str, at: int, lenient: bool) -> Result:
         if self.scan is not None:
@@ -324,170 +350,3 @@ class Reference(Parser):
 
     def match(self, text: str, at: int, lenient: bool) -> Result:
         return self.rule.match(text, at, lenient)
-
-
-class Builder:
-    """Makes expressions and numbers them.
-
-    Attributes:
-        rules: the named ones.
-    """
-
-    def __init__(self) -> None:
-        self._count = 0
-        self.rules: dict[str, Rule] = {}
-
-    def _next(self) -> int:
-        self._count += 1
-        return self._count - 1
-
-    def empty(self) -> Parser:
-        return Empty(self._next())
-
-    def end(self) -> Parser:
-        return End(self._next())
-
-    def any(self) -> Parser:
-        return Any(self._next())
-
-    def space(self) -> Parser:
-        return Space(self._next())
-
-    def literal(self, text: str) -> Parser:
-        return Literal(self._next(), text)
-
-    def chars(self, pattern: str, least: int = 1, most: int = -1) -> Parser:
-        return Chars(self._next(), pattern, least, most)
-
-    def string_content(self, delimiter: str) -> Parser:
-        return StringContent(self._next(), delimiter)
-
-    def until(self, *delimiters: str) -> Parser:
-        return Until(self._next(), delimiters)
-
-    def rest(self) -> Parser:
-        return self.until()
-
-    def sequence(self, *parts: Parser) -> Parser:
-        """One after the other; a sequence among them is taken apart."""
-        flat: list[Parser] = []
-        for part in parts:
-            flat += part.parts if isinstance(part, Chain) else (part,)
-        return Chain(self._next(), flat)
-
-    def joined(self, *parts: Parser) -> Parser:
-        """The sequence, made by joining two at a time: it counts as one expression for each joint."""
-        joined = parts[0]
-        for part in parts[1:]:
-            joined = self.sequence(joined, part)
-        return joined
-
-    def choice(self, *parts: Parser) -> Parser:
-        """The first that matches; a choice among them is taken apart."""
-        flat: list[Parser] = []
-        for part in parts:
-            flat += part.parts if isinstance(part, Choice) else (part,)
-        return Choice(self._next(), flat)
-
-    def repeat(self, part: Parser, least: int, most: int) -> Parser:
-        return Repeat(self._next(), part, least, most)
-
-    def optional(self, part: Parser) -> Parser:
-        return self.repeat(part, 0, 1)
-
-    def many(self, part: Parser) -> Parser:
-        return self.repeat(part, 0, -1)
-
-    def peek(self, part: Parser) -> Parser:
-        return Peek(self._next(), part, negated=False)
-
-    def negate(self, part: Parser) -> Parser:
-        return Peek(self._next(), part, negated=True)
-
-    def tag(self, tag: str, part: Parser) -> Parser:
-        return Tag(self._next(), tag, part)
-
-    def atomic(self, part: Parser) -> Parser:
-        return Atomic(self._next(), part)
-
-    def schema(self, part: Parser, name: str, schema: object) -> Parser:
-        return Schema(self._next(), part, name, schema)
-
-    def reference(self, name: str) -> Parser:
-        return Reference(self._next(), name, self.rules)
-
-    def rule(self, name: str, part: Parser) -> Parser:
-        """Name an expression.
-
-        Returns:
-            A reference to the rule.
-        """
-        name = re.sub("[^a-zA-Z0-9-]+", "-", name)
-        self.rules[name] = Rule(self._next(), name, part)
-        return self.reference(name)
-
-    def rule_of(self, name: str, make: Callable[[], Parser], scan: Scan | None = None) -> Parser:
-        """Name an expression that may refer to its own rule; an existing rule is used again.
-
-        Args:
-            make: makes the expression.
-            scan: see `Rule`.
-        """
-        if name not in self.rules:
-            placeholder = self.any()
-            self.rules[name] = Rule(self._next(), name, placeholder)
-            part = make()
-            self.rules[name] = Rule(self._next(), name, part, scan)
-        return self.reference(name)
-
-    # -- JSON ------------------------------------------------------------------------------------------------------
-
-    def json(self) -> Parser:
-        """A JSON value."""
-        return self.rule_of("json-value", self._json_value, JsonScan())
-
-    def _json_value(self) -> Parser:
-        return self.choice(
-            self.rule_of("json-object", self._json_object),
-            self.rule_of("json-array", self._json_array),
-            self.json_string(),
-            self.rule_of("json-number", self._json_number),
-            self.rule_of("json-bool", lambda: self.choice(self.literal("true"), self.literal("false"))),
-            self.rule_of("json-null", lambda: self.literal("null")),
-        )
-
-    def json_string(self) -> Parser:
-        """A JSON string."""
-        return self.rule_of(
-            "json-string", lambda: self.sequence(self.literal('"'), self.string_content('"'), self.literal('"'))
-        )
-
-    def _json_object(self) -> Parser:
-        space = self.space()
-        member = self.sequence(self.json_string(), space, self.literal(":"), space, self.json())
-        more = self.many(self.sequence(space, self.literal(","), space, member))
-        return self._bracketed("{", space, self.sequence(member, more), "}")
-
-    def _json_array(self) -> Parser:
-        space = self.space()
-        first = self.json()
-        more = self.many(self.sequence(space, self.literal(","), space, self.json()))
-        return self._bracketed("[", space, self.sequence(first, more), "]")
-
-    def _bracketed(self, opening: str, space: Parser, items: Parser, closing: str) -> Parser:
-        start = self.literal(opening)
-        nothing = self.literal(closing)
-        filled = self.sequence(items, space, self.literal(closing))
-        return self.sequence(start, space, self.choice(nothing, filled))
-
-    def _json_number(self) -> Parser:
-        first = self.chars("[1-9]", 1, 1)
-        digits = self.chars("[0-9]")
-        zero = self.literal("0")
-        whole = self.choice(zero, self.sequence(first, self.chars("[0-9]", 0, -1)))
-        fraction = self.sequence(self.literal("."), digits)
-        mark = self.choice(self.literal("e"), self.literal("E"))
-        exponent = self.sequence(mark, self.optional(self.chars("[+-]", 1, 1)), digits)
-        ended = self.negate(self.chars("[0-9.eE+-]", 1, 1))
-        sign = self.optional(self.literal("-"))
-        return self.sequence(sign, whole, self.optional(fraction), self.optional(exponent), ended)

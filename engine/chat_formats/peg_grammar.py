@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
 
 from engine.chat_formats.peg import (
     Any,
@@ -12,6 +12,7 @@ from engine.chat_formats.peg import (
     Chain,
     Chars,
     Choice,
+    Including,
     Literal,
     Parser,
     Peek,
@@ -23,8 +24,10 @@ from engine.chat_formats.peg import (
     StringContent,
     Tag,
     Until,
+    WrittenAs,
 )
 from engine.json_schema import literal as gbnf_literal
+from engine.json_schema.nodes import Node
 
 
 class Grammar(Protocol):
@@ -32,20 +35,28 @@ class Grammar(Protocol):
 
     def add_rule(self, name: str, rule: str, /) -> str: ...
     def add_schema(self, name: str, schema: object, /) -> str: ...
+    def add_node(self, name: str, node: Node, /) -> str: ...
 
 
-def add_grammar(grammar: Grammar, root: Parser, rules: Mapping[str, Rule]) -> None:
+def add_grammar(grammar: Grammar, root: Parser, rules: Mapping[str, Rule], *, lazy: bool = False) -> None:
     """Add the rules that `root` needs, and `root` as the rule of that name.
+
+    Args:
+        lazy: only what begins at a trigger; `root` is then any of the rules that trigger.
 
     Raises:
         InvalidRequest: a schema that cannot be.
     """
     reachable: set[str] = set()
-    _collect(root, reachable)
+    triggers = sorted(name for name, rule in rules.items() if rule.triggers)
+    for start in [rules[name].part for name in triggers] if lazy else [root]:
+        _collect(start, reachable)
+    if lazy:
+        reachable |= set(triggers)
     writer = _Writer(grammar)
-    for name in reachable:
+    for name in (name for name in rules if name in reachable):
         grammar.add_rule(name, writer.text(rules[name].part))
-    grammar.add_rule("root", writer.text(root))
+    grammar.add_rule("root", " | ".join(triggers) if lazy else writer.text(root))
 
 
 def _collect(parser: Parser, found: set[str]) -> None:
@@ -57,7 +68,7 @@ def _collect(parser: Parser, found: set[str]) -> None:
     elif isinstance(parser, Chain | Choice):
         for part in parser.parts:
             _collect(part, found)
-    elif isinstance(parser, Repeat | Peek | Tag | Atomic | Schema):
+    elif isinstance(parser, Repeat | Peek | Tag | Atomic | Schema | Including | WrittenAs):
         _collect(parser.part, found)
 
 
@@ -94,8 +105,16 @@ class _Writer:
                 escape = rf'"\\" ( [{parser.delimiter}\\/ bfnrt] | "u" [0-9a-fA-F]{{4}} )'
                 return f"( {other} | {escape} )*"
             case Until():
-                return self._without(f"until-{parser.number}", parser.delimiters) if parser.delimiters else ".*"
+                if not parser.delimiters:
+                    return ".*"
+                return self._automaton(f"until-{parser.number}", parser.delimiters, _before_any)
+            case Including():
+                return self._automaton(f"ac-{parser.number}", parser.delimiters, _through_any)
+            case WrittenAs():
+                return parser.gbnf
             case Schema():
+                if isinstance(parser.schema, Node):
+                    return self._grammar.add_node(parser.name, parser.schema)
                 return self._grammar.add_schema(parser.name, parser.schema)
             case Reference():
                 return parser.name
@@ -103,8 +122,8 @@ class _Writer:
                 return self.text(parser.part)
         return ""
 
-    def _without(self, name: str, words: Sequence[str]) -> str:
-        """Rules for the texts in which none of `words` stands; the name of the first of them.
+    def _automaton(self, name: str, words: Sequence[str], rule: _StateRule) -> str:
+        """Rules for texts and the `words` in them; the name of the first rule.
 
         One rule for each state of the automaton that looks for the words: how much of one has just been read.
         """
@@ -115,19 +134,35 @@ class _Writer:
 
         for state in automaton.unfinished():
             moves: dict[int, str] = {}
-            special = ""
+            special = ending = ""
             for char in automaton.alphabet:
                 target = automaton.step(state, char)
                 if automaton.ends_word[target]:
-                    special += _escaped(char)
+                    ending += _escaped(char)
                 elif target:
                     moves[target] = moves.get(target, "") + _escaped(char)
-                    special += _escaped(char)
+                special += _escaped(char) if target else ""
             steps = [f"[{chars}] {rule_of(target)}" for target, chars in sorted(moves.items())]
-            self._grammar.add_rule(rule_of(state), "| " + " | ".join([*steps, f"[^{special}] {rule_of(0)}"]))
+            self._grammar.add_rule(rule_of(state), rule([*steps, f"[^{special}] {rule_of(0)}"], ending))
         if automaton.ends_word[0]:
             self._grammar.add_rule(name, "|")
         return rule_of(0)
+
+
+_StateRule: TypeAlias = Callable[[Sequence[str], str], str]
+"""What may follow in a state: makes a rule of the steps to states in which no word ends, and of the characters that
+end a word.
+"""
+
+
+def _before_any(steps: Sequence[str], ending: str) -> str:
+    """The text may end anywhere; no word may."""
+    return "| " + " | ".join(steps)
+
+
+def _through_any(steps: Sequence[str], ending: str) -> str:
+    """The text ends with the first word."""
+    return " | ".join([f"[{ending}]", *steps] if ending else steps)
 
 
 def _grouped(part: Parser, text: str, kinds: tuple[type[Parser], ...]) -> str:

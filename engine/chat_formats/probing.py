@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from engine.chat_formats.markers import Difference, difference
-from engine.chat_formats.peg import Builder, Parser
+from engine.chat_formats.peg import Parser
+from engine.chat_formats.peg_builder import Builder
 from engine.chat_formats.peg_results import MATCH, Result
 
 Message = dict[str, Any]

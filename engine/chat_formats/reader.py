@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.chat_formats.call_ids import CallIds
 from engine.chat_formats.formats import ChatFormat
 from engine.chat_formats.messages import ChatMessage, MessageDelta, deltas
 
@@ -23,6 +24,7 @@ class AnswerReader:
     def __init__(self, form: ChatFormat, *, begun: bool = False) -> None:
         self._form = form
         self._text = ""
+        self._ids = CallIds()
         self.message = form.parse("", partial=True) if begun else ChatMessage()
 
     def add(self, text: str) -> list[MessageDelta]:
@@ -36,7 +38,7 @@ class AnswerReader:
         return self._read(partial=False)
 
     def _read(self, *, partial: bool) -> list[MessageDelta]:
-        message = self._form.parse(self._text, partial=partial)
+        message = self._ids.added(self._form.parse(self._text, partial=partial))
         if not message:
             return []
         found = deltas(self.message, message)

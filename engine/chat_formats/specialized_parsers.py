@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.chat_formats.parts import CONTENT, REASONING
-from engine.chat_formats.peg import Builder, Parser
+from engine.chat_formats.peg import Parser
+from engine.chat_formats.peg_builder import Builder
 
 _IM_START: Final = "<|im_start|>assistant\n"
 _HEADER: Final = "<|start_header_id|>assistant<|end_header_id|>\n\n"

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Final
 
 from engine.chat_formats.markers import segments, trim, visible
-from engine.chat_formats.peg import Builder, Parser
+from engine.chat_formats.peg import Parser
+from engine.chat_formats.peg_builder import Builder
 from engine.chat_formats.probing import (
     ANSWER,
     FIRST_ARGUMENT,

@@ -13,7 +13,8 @@ from itertools import takewhile
 from typing import Any, Final
 
 from engine.chat_formats.markers import difference, segments, shared_length, trim
-from engine.chat_formats.peg import SPACE, Builder, Parser
+from engine.chat_formats.peg import SPACE, Parser
+from engine.chat_formats.peg_builder import Builder
 from engine.chat_formats.probing import (
     CALL_ID,
     FIRST_ARGUMENT,

@@ -2,7 +2,6 @@
 #include "attention.h"
 #include "deviations.h"
 #include "matmul.h"
-#include "pooling.h"
 
 namespace bankml::BANKML_ISA {
 namespace {
@@ -66,6 +65,6 @@ extern const Kernels kernels;
 #endif
 const Kernels kernels{BANKML_KERNELS_NAME, rms_norm, swiglu, rotate, hadamard,    store_cache_row,
                       pack,                pack_row, matvec, matmul, attend_rows, attend_tile,
-                      sum_squares,         mean_rows, soft_max};
+                      sum_squares};
 
 }  // namespace bankml::BANKML_ISA

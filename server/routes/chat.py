@@ -128,7 +128,7 @@ async def answer_chat(
     final, timings = done.finals[0]
     message = openai.chat_message(chat.form, final)
     shown = whole(message, final, timings, chat.shown_as(done.answer))
-    done.receipt.text(message.reasoning + message.content)
+    done.receipt.text(message.text)
     shown["bankml_receipt"] = done.finish()
     return json_response(shown)
 

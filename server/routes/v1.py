@@ -53,7 +53,7 @@ async def chat_completions(request: Request) -> Response:
     form = talk.shown_as(whole.answer)
     ends = zip(messages, whole.finals, strict=True)
     shown = openai.together([openai.chat_body(message, *end, form) for message, end in ends])
-    whole.receipt.text(messages[0].reasoning + messages[0].content)
+    whole.receipt.text(messages[0].text)
     shown["bankml_receipt"] = whole.finish()
     return json_response(shown)
 

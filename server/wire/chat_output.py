@@ -89,4 +89,5 @@ def formed(fields: CompletionFields, form: ChatFormat) -> CompletionFields:
     }
     if form.grammar:
         update["json_schema"] = SchemaGrammar(form.grammar, form.warnings)
+        update |= {"grammar_lazy": form.lazy, "grammar_triggers": form.triggers if form.lazy else None}
     return fields.model_copy(update=update)

@@ -62,4 +62,4 @@ class StepReader:
         self.deltas = self._reader.add(step.text) if step.send else []
         if step.final is not None:
             self.deltas = [*self.deltas, *self._reader.end()]
-        return "".join(delta.reasoning + delta.content for delta in self.deltas)
+        return "".join(delta.text for delta in self.deltas)

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import orjson
-
+from engine.chat_formats.call_ids import CallIds
 from engine.chat_formats.formats import ChatFormat, Continuation, chat_format
 from engine.chat_formats.messages import ChatMessage, MessageDelta
 from engine.chat_formats.reader import AnswerReader
@@ -17,6 +16,7 @@ from engine.generation import Final, Step, Timings
 from server.errors import BadRequest, NotSupported
 from server.receipts import BUILD
 from server.wire.chat_output import WantedOutput, parse_output
+from server.wire.chat_tools import AskedTools, parse_tools, shown_call_delta, shown_calls
 from server.wire.fields import CompletionFields, parse_fields, reasoning_format_of, to_int
 from server.wire.llama import Format, shown_tokens, shows_timings, whole_text
 from server.wire.openai_parts import finish_reason, new_id, summed, usage
@@ -52,6 +52,7 @@ class ChatRequest:
     Attributes:
         fields: the completion fields.
         output: what the answer must be.
+        tools: what the answer may call.
         messages: what the template renders, the continued message left out.
         continuation: the beginning of the answer, given as a final assistant message; None for none.
         echo_prefill: whether a stream repeats that beginning (a whole answer always does).
@@ -65,6 +66,7 @@ class ChatRequest:
 
     fields: CompletionFields
     output: WantedOutput
+    tools: AskedTools
     messages: tuple[Message, ...]
     continuation: Continuation | None
     echo_prefill: bool
@@ -81,13 +83,13 @@ def parse_chat(body: Mapping[str, Any]) -> ChatRequest:
 
     Raises:
         BadRequest, InvalidRequest: what llama-server refuses (where it gives 500 for the client's fault, we give 400).
-        NotSupported: tools, images.
+        NotSupported: images.
     """
     output = parse_output(body)
     if "messages" not in body:
         raise BadRequest("'messages' is required")
     messages = _parse_messages(body["messages"])
-    _check_tools(body)
+    tools = parse_tools(body)
     add_generation_prompt = body.get("add_generation_prompt")
     add_generation_prompt = add_generation_prompt if isinstance(add_generation_prompt, bool) else True
     asked = body.get("continue_final_message")
@@ -100,9 +102,15 @@ def parse_chat(body: Mapping[str, Any]) -> ChatRequest:
         asked = None
     if continues and add_generation_prompt:
         raise BadRequest("Cannot set both add_generation_prompt and continue_final_message to true.")
+    if continues and ends_in_assistant and "tool_calls" in messages[-1]:
+        raise BadRequest("Cannot continue an assistant message that contains tool calls.")
     reasoning_format = _reasoning_format(body)
+    if tools.may_call and "grammar" in body:
+        raise BadRequest("Cannot use custom grammar constraints with tools.")
     kwargs = _template_kwargs(body)
     add_generation_prompt = bool(kwargs.pop("add_generation_prompt", False)) or add_generation_prompt
+    if body.get("logprobs") is True and tools.tools and body.get("stream") is True:
+        raise BadRequest("logprobs is not supported with tools + stream")
     if body.get("logprobs") in (None, False) and body.get("top_logprobs") is not None:
         raise BadRequest("top_logprobs requires logprobs to be set to true")
     fields = parse_fields(_for_completion(body, output), CHAT_KNOWN)
@@ -110,6 +118,7 @@ def parse_chat(body: Mapping[str, Any]) -> ChatRequest:
     return ChatRequest(
         fields=fields,
         output=output,
+        tools=tools,
         messages=tuple(messages),
         continuation=continuation,
         echo_prefill=fields.echo or not asked,
@@ -118,7 +127,7 @@ def parse_chat(body: Mapping[str, Any]) -> ChatRequest:
         no_effort=body.get("reasoning_effort") == "none",
         reasoning_format=reasoning_format,
         reasoning_budget=_reasoning_budget(body),
-        ignored=(*fields.ignored, *_unused(body), *output.ignored),
+        ignored=(*fields.ignored, *_unused(body), *tools.ignored, *output.ignored),
     )
 
 
@@ -165,11 +174,9 @@ def _for_completion(body: Mapping[str, Any], output: WantedOutput) -> Mapping[st
 
 def _unused(body: Mapping[str, Any]) -> list[str]:
     """Fields of a type llama-server takes no notice of."""
-    types: Mapping[str, type] = {"chat_template_kwargs": dict, "response_format": dict, "tool_choice": str}
+    types: Mapping[str, type] = {"chat_template_kwargs": dict, "response_format": dict}
     types = {**types, "add_generation_prompt": bool, "reasoning_effort": str}
-    unused = [name for name, kind in types.items() if body.get(name) is not None and not isinstance(body[name], kind)]
-    # without tools there are no calls to make in parallel
-    return unused + ["parallel_tool_calls"] * (body.get("parallel_tool_calls") is not None)
+    return [name for name, kind in types.items() if body.get(name) is not None and not isinstance(body[name], kind)]
 
 
 def chat_form(
@@ -188,14 +195,15 @@ def chat_form(
         InvalidRequest: the template refuses the conversation, or the wanted form cannot be.
         NotSupported: reasoning with a limit.
     """
-    off = {"enable_thinking": False} if chat.no_effort else {}
+    given = {"enable_thinking": template.thinks and not chat.no_effort, **(variables or {}), **chat.template_kwargs}
     form = chat_format(
-        template,
+        template.with_tools if chat.tools.tools else template,
         chat.messages,
-        variables={**off, **(variables or {}), **chat.template_kwargs},
+        variables=given,
         add_generation_prompt=chat.add_generation_prompt,
         continuation=chat.continuation,
         schema=chat.output.schema,
+        tools=chat.tools.use(parallel=template.with_tools.capabilities.supports_parallel_tool_calls),
         keep_reasoning=(chat.reasoning_format or reasoning_format) == "none",
     )
     if form.thinking_end and chat.reasoning_budget != -1:
@@ -229,10 +237,7 @@ def _parse_messages(value: Any) -> list[Message]:
         raise BadRequest("Expected 'messages' to be an array")
     for message in value:
         _check_message(message)
-    messages = normalize_messages(value)
-    if any("tool_calls" in message for message in messages):
-        raise NotSupported("tool_calls")
-    return messages
+    return normalize_messages(value)
 
 
 def _check_message(message: Any) -> None:
@@ -261,24 +266,9 @@ def _check_part(part: Any) -> None:
         raise BadRequest("unsupported content[].type")
 
 
-def _check_tools(body: Mapping[str, Any]) -> None:
-    tools = body.get("tools")
-    if tools is not None and not isinstance(tools, list):
-        shown, indented = orjson.dumps(tools).decode(), orjson.dumps(tools, option=orjson.OPT_INDENT_2).decode()
-        complaint = f"Expected 'tools' to be an array, got {shown}; tools = {indented}"
-        raise BadRequest(f"Failed to parse tools: {complaint}")
-    if tools:
-        raise NotSupported("tools")
-    choice = body.get("tool_choice")
-    if isinstance(choice, str) and choice not in ("auto", "none", "required"):
-        raise BadRequest(f"Invalid tool_choice: {choice}")
-
-
 def _template_kwargs(body: Mapping[str, Any]) -> dict[str, Any]:
     given = body.get("chat_template_kwargs")
     kwargs: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
-    if kwargs.pop("tools", None):
-        raise NotSupported("tools")
     if isinstance(kwargs.get("enable_thinking"), str):
         raise BadRequest('invalid type for "enable_thinking" (expected boolean, got string)')
     effort = body.get("reasoning_effort")
@@ -298,15 +288,17 @@ def chat_message(form: ChatFormat, final: Final) -> ChatMessage:
     Raises:
         UnexpectedAnswer: the answer is not of the form.
     """
-    return form.parse(final.text, partial=False) or ChatMessage(whole_text(final))
+    return CallIds().added(form.parse(final.text, partial=False)) or ChatMessage(whole_text(final))
 
 
 def chat_body(message: ChatMessage, final: Final, timings: Timings, form: Format) -> dict[str, Any]:
     """The body of a chat answer that is not streamed."""
-    shown = {"role": "assistant", "content": message.content}
+    shown: dict[str, Any] = {"role": "assistant", "content": message.content}
     if message.reasoning:
         shown["reasoning_content"] = message.reasoning
-    choice: dict[str, Any] = {"finish_reason": finish_reason(final), "index": 0, "message": shown}
+    if message.tool_calls:
+        shown["tool_calls"] = shown_calls(message.tool_calls)
+    choice: dict[str, Any] = {"finish_reason": finish_reason(final, message), "index": 0, "message": shown}
     if final.shown:
         choice["logprobs"] = {"content": shown_tokens(final.shown, form)}
     return {
@@ -356,10 +348,10 @@ class ChatChunks:
         return {"choices": [{"finish_reason": reason, "index": self._index, "delta": delta}], **self._base}
 
     def text_of(self, step: Step) -> str:
-        """The text this step puts on the wire, reasoning and content."""
+        """The text this step puts on the wire: reasoning, content, arguments of calls."""
         self._deltas = self._reader.add(step.text) if step.send or step.progress is not None else []
         self._last_deltas = self._reader.end() if step.final is not None else []
-        return "".join(delta.reasoning + delta.content for delta in (*self._deltas, *self._last_deltas))
+        return "".join(delta.text for delta in (*self._deltas, *self._last_deltas))
 
     def of_step(self, step: Step, text: str) -> Iterator[dict[str, Any]]:
         """The chunks of one step, whose `text_of` is `text`; the role goes with the first token and with progress."""
@@ -379,7 +371,7 @@ class ChatChunks:
             yield from self._last(step.final, step.timings)
 
     def _last(self, final: Final, timings: Timings) -> Iterator[dict[str, Any]]:
-        last = self._chunk({}, finish_reason(final))
+        last = self._chunk({}, finish_reason(final, self._reader.message))
         if self._form.fields.stream_options.include_usage:
             yield last
             last = {"choices": [], **self._base, "usage": usage(final.tokens_evaluated, timings)}
@@ -391,6 +383,6 @@ class ChatChunks:
         return {**self._chunk({}), "bankml_receipt": receipt}
 
 
-def _shown_delta(delta: MessageDelta) -> dict[str, str]:
+def _shown_delta(delta: MessageDelta) -> dict[str, Any]:
     shown = {"reasoning_content": delta.reasoning, "content": delta.content}
-    return {name: text for name, text in shown.items() if text}
+    return {name: text for name, text in shown.items() if text} | shown_call_delta(delta)

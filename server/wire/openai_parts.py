@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import secrets
-import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from engine.chat_formats.call_ids import random_id
+from engine.chat_formats.messages import ChatMessage
 from engine.generation import Final, Timings
-
-_ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 
 def new_id(prefix: str = "chatcmpl-") -> str:
     """An answer's id: its prefix, which `/v1/completions` shares with chats, and 32 letters and digits."""
-    return prefix + "".join(secrets.choice(_ALPHABET) for _ in range(32))
+    return prefix + random_id()
 
 
 def usage(n_prompt: int, timings: Timings) -> dict[str, Any]:
@@ -41,6 +39,8 @@ def summed(usages: Sequence[Mapping[str, Any]], n: int = 1) -> dict[str, Any]:
     }
 
 
-def finish_reason(final: Final) -> str:
-    """OpenAI's word for how an answer ended."""
-    return "stop" if final.stop_type in ("eos", "word") else "length"
+def finish_reason(final: Final, message: ChatMessage | None = None) -> str:
+    """OpenAI's word for how an answer ended, a chat's message with it."""
+    if final.stop_type not in ("eos", "word"):
+        return "length"
+    return "tool_calls" if message is not None and message.tool_calls else "stop"

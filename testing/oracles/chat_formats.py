@@ -31,6 +31,9 @@ def shaped(answer: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, A
         "prompt": params["prompt"],
         "generation_prompt": params["generation_prompt"],
         "grammar": grammar,
+        **(
+            {"triggers": [trigger["value"] for trigger in params["grammar_triggers"]]} if params["grammar_lazy"] else {}
+        ),
         "preserved": params["preserved_tokens"],
         "stops": params["stop"],
         "answers": [_pair(*(_message(one) for one in both)) for both in answer["answers"]],
@@ -47,6 +50,7 @@ def ours(template: ChatTemplate, request: Mapping[str, Any], answers: Sequence[s
         "prompt": form.prompt,
         "generation_prompt": form.generation_prompt,
         "grammar": form.grammar,
+        **({"triggers": [trigger.value for trigger in form.triggers]} if form.lazy else {}),
         "preserved": list(form.preserved),
         "stops": list(form.stops),
         "answers": [
@@ -55,16 +59,20 @@ def ours(template: ChatTemplate, request: Mapping[str, Any], answers: Sequence[s
     }
 
 
-def _parsed(form: ChatFormat, answer: str, *, partial: bool) -> str | list[str]:
+def _parsed(form: ChatFormat, answer: str, *, partial: bool) -> str | list[Any]:
     try:
         message = form.parse(answer, partial=partial)
     except UnexpectedAnswer as error:
         return str(error)
-    return [message.content, message.reasoning]
+    calls = [[call.name, call.arguments, call.id] for call in message.tool_calls]
+    return [message.content, message.reasoning, *([calls] if calls else [])]
 
 
-def _message(answer: Mapping[str, str]) -> str | list[str]:
-    return answer["error"] if "error" in answer else [answer["content"], answer["reasoning_content"]]
+def _message(answer: Mapping[str, Any]) -> str | list[Any]:
+    if "error" in answer:
+        return str(answer["error"])
+    calls = answer.get("tool_calls")
+    return [answer["content"], answer["reasoning_content"], *([calls] if calls else [])]
 
 
 def _pair(partly: object, whole: object) -> object:

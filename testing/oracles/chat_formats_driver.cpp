@@ -3,8 +3,8 @@
 // One JSON object a line in, one a line out:
 //   {"template": source, "bos": text, "eos": text, "requests": [{"body": a chat request, "answers": [text, ...]}, ...]}
 //   {"thinks": true, "requests": [{"params": what the completion is asked with, "answers": [[partly, whole], ...]}, ...]}
-// An answer is parsed as part of a stream and as a whole one; each gives {"content", "reasoning_content"} or
-// {"error"}. Compiled by `testing.oracles.chat_driver` against the sources and the libraries of the installed reference.
+// An answer is parsed as part of a stream and as a whole one; each gives {"content", "reasoning_content"}
+// with [name, arguments, id] of each call in "tool_calls", or {"error"}. Compiled by `testing.oracles.chat_driver` against the sources and the libraries of the installed reference.
 
 #include "server-common.h"
 
@@ -18,7 +18,19 @@
 static common_json parsed(const common_chat_parser_params & parser, const std::string & answer, bool partly) {
     try {
         const auto message = common_chat_parse(answer, partly, parser);
-        return common_json{ { "content", message.content }, { "reasoning_content", message.reasoning_content } };
+        common_json result{ { "content", message.content }, { "reasoning_content", message.reasoning_content } };
+        auto calls = common_json::array();
+        for (const auto & call : message.tool_calls) {
+            auto parts = common_json::array();
+            parts.push_back(call.name);
+            parts.push_back(call.arguments);
+            parts.push_back(call.id);
+            calls.push_back(parts);
+        }
+        if (!calls.empty()) {
+            result["tool_calls"] = calls;
+        }
+        return result;
     } catch (const std::exception & error) {
         return common_json{ { "error", std::string(error.what()) } };
     }

@@ -111,10 +111,11 @@ def test_arguments_of_calls_are_objects_for_a_template_that_reads_them() -> None
         rendered(objects, *broken)
 
 
-def test_the_tool_template_is_for_conversations_with_tools() -> None:
+def test_the_tool_template_stands_beside_the_other_one() -> None:
     template = ChatTemplate("plain", tool_use="{{ tools | length }} tools")
-    assert template.render([USER]) == "plain"
-    assert template.render([USER], tools=[{}, {}]) == "2 tools"
+    assert template.render([USER], tools=[{}, {}]) == "plain"
+    assert template.with_tools.render([USER], tools=[{}, {}]) == "2 tools"
+    assert ChatTemplate("plain").with_tools.render([USER]) == "plain"
 
 
 def test_a_bos_or_eos_that_tokenizing_adds_is_left_out_of_the_prompt() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.chat_formats.peg import Builder, Parser
+from engine.chat_formats.peg import Parser
+from engine.chat_formats.peg_builder import Builder
 from engine.chat_formats.peg_results import FAIL, MATCH, PARTIAL
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine.chat_formats.peg import Builder, Parser
+from engine.chat_formats.peg import Parser
+from engine.chat_formats.peg_builder import Builder
 from engine.chat_formats.peg_grammar import add_grammar
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.chat_formats.peg import Builder, Reference
+from engine.chat_formats.peg import Reference
+from engine.chat_formats.peg_builder import Builder
 from engine.chat_formats.peg_json import JsonScan
 from engine.chat_formats.peg_results import MATCH, PARTIAL
 

@@ -12,7 +12,7 @@ from engine.chat_formats.reader import AnswerReader
 from engine.chat_template import CHATML, ChatTemplate
 from engine.errors import InvalidRequest
 from engine.generation import Final, Step, Timings
-from server.errors import BadRequest, NotSupported
+from server.errors import BadRequest
 from server.wire import openai, openai_completions, openai_parts
 from server.wire.llama import Format
 
@@ -124,22 +124,41 @@ def test_a_message_key_of_a_wrong_type_is_refused(key: str) -> None:
         chat({**USER, key: 5})
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"tools": [{"type": "function"}]},
-        {"chat_template_kwargs": {"tools": [1]}},
-    ],
-)
-def test_what_we_do_not_do_is_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(NotSupported, match="not supported"):
-        chat(USER, **fields)
-
-
-def test_tool_calls_in_the_conversation_are_refused() -> None:
+def test_a_message_with_calls_is_not_continued() -> None:
     call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
-    with pytest.raises(NotSupported, match="tool_calls"):
-        chat(USER, {"role": "assistant", "tool_calls": [call]}, USER)
+    with pytest.raises(BadRequest, match=r"Cannot continue an assistant message that contains tool calls\."):
+        chat(USER, {"role": "assistant", "tool_calls": [call]})
+    assert chat(USER, {"role": "assistant", "tool_calls": [call]}, USER).messages[1]["tool_calls"] == [call]
+
+
+def test_tools_bar_a_grammar_and_probabilities_in_a_stream() -> None:
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    with pytest.raises(BadRequest, match=r"Cannot use custom grammar constraints with tools\."):
+        chat(USER, tools=tools, grammar=None)
+    chat(USER, tools=tools, tool_choice="none", grammar='root ::= "a"')
+    with pytest.raises(BadRequest, match=r"logprobs is not supported with tools \+ stream"):
+        chat(USER, tools=tools, tool_choice="none", logprobs=True, stream=True)
+    chat(USER, tools=tools, logprobs=True)
+
+
+def test_tools_and_calls_reach_the_template() -> None:
+    source = "{{ tools[0].function.name }} {{ messages[1].tool_calls[0].function.name }} {{ messages[2].tool_call_id }}"
+    call = {"type": "function", "id": "1", "function": {"name": "f", "arguments": "{}"}}
+    messages = [USER, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "", "tool_call_id": "1"}]
+    tools = [{"type": "function", "function": {"name": "g"}}]
+    assert prompt_of(chat(*messages, tools=tools), ChatTemplate(source)) == "g f 1"
+    shown = [{"function": {"name": "h"}}]
+    assert (
+        prompt_of(chat(*messages, tools=tools, chat_template_kwargs={"tools": shown}), ChatTemplate(source))[0] == "h"
+    )
+
+
+def test_the_tool_template_is_for_requests_with_tools() -> None:
+    template = ChatTemplate("plain", tool_use="{{ tools | length }} tools")
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    assert prompt_of(chat(USER), template) == "plain"
+    assert prompt_of(chat(USER, tools=tools), template) == "1 tools"
+    assert prompt_of(chat(USER, chat_template_kwargs={"tools": tools}), template) == "plain"
 
 
 @pytest.mark.parametrize("kind", ["image_url", "input_audio", "input_video", "video_url"])
@@ -175,7 +194,7 @@ def test_openais_fields_without_effect_are_named() -> None:
 
 
 def test_fields_of_a_type_nobody_reads_are_named() -> None:
-    odd: dict[str, Any] = {"chat_template_kwargs": "x", "response_format": 5, "tool_choice": 5, "reasoning_effort": 5}
+    odd: dict[str, Any] = {"chat_template_kwargs": "x", "response_format": 5, "reasoning_effort": 5, "tool_choice": 5}
     assert chat(USER, **odd).ignored == tuple(odd)
 
 
