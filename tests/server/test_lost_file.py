@@ -18,6 +18,8 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "/completion": {"prompt": "Once upon a time", "n_predict": 2000, "ignore_eos": True},
     "/v1/completions": {"prompt": "Once upon a time", "max_tokens": 2000, "ignore_eos": True},
     "/v1/chat/completions": {"messages": MESSAGES, "max_tokens": 2000, "ignore_eos": True},
+    "/v1/responses": {"input": "Count to one hundred, slowly.", "max_output_tokens": 2000, "ignore_eos": True},
+    "/v1/messages": {"messages": MESSAGES, "max_tokens": 2000},
     "/api/generate": {"prompt": "Once upon a time", "raw": True, "options": {"num_predict": 2000}},
     "/api/chat": {"messages": MESSAGES, "options": {"num_predict": 2000}},
 }
@@ -42,7 +44,7 @@ def copy(model_copy: Path, model_path: Path) -> Iterator[Path]:
 
 
 def message_of(body: dict[str, Any]) -> str:
-    error = body["error"]
+    error = body.get("error", body)  # Anthropic's error event has no more around it
     return str(error["message"] if isinstance(error, dict) else error)
 
 
@@ -54,12 +56,12 @@ def test_a_file_cut_under_a_streamed_answer_is_an_error_event_and_then_a_503(
     body = {"model": "model", **REQUESTS[path], "stream": True}
     with client.stream("POST", path, json=body) as response:
         assert response.status_code == 200
-        lines = response.iter_lines()
-        first = next(line for line in lines if line)
+        lines = (line.removeprefix("data: ") for line in response.iter_lines() if line and line[:6] != "event:")
+        first = json.loads(next(lines))
         os.truncate(copy, copy.stat().st_size // 2)
-        last = [line for line in lines if line][-1]
-    assert "error" not in json.loads(first.removeprefix("data: "))
-    assert message_of(json.loads(last.removeprefix("data: "))) == f"model file '{copy}' changed while it was in use"
+        last = json.loads(list(lines)[-1])
+    assert "error" not in first
+    assert message_of(last) == f"model file '{copy}' changed while it was in use"
     assert client.get("/health").status_code == 200
     for stream in (True, False):
         refused = client.post(path, json={**body, "stream": stream})
