@@ -18,7 +18,7 @@ from testing.oracles.chat_exchanges import (
     WRAPPED_TEMPLATE,
     write_model,
 )
-from testing.oracles.http_shapes import Exchange, reduce
+from testing.oracles.http_shapes import Exchange, as_text, clients_fault, reduce
 from testing.oracles.record_chat_answers import RECORD
 from testing.server_process import BankmlServer
 
@@ -50,15 +50,6 @@ def wrapping_client(model_path: Path, tmp_path_factory: pytest.TempPathFactory) 
         yield server.client
 
 
-def expected(answers: dict[str, Any], exchange: Exchange) -> dict[str, Any]:
-    """What the reference answered, but for what docs/differences.md says: the client's fault is a 400, not a 500."""
-    answer: dict[str, Any] = answers[exchange.name]
-    if answer["status"] == 500:
-        error = {**answer["body"]["error"], "code": 400, "type": "invalid_request_error"}
-        answer = {**answer, "status": 400, "body": {"error": error}}
-    return answer
-
-
 def found(response: httpx.Response, wanted: dict[str, Any]) -> dict[str, Any]:
     """Our answer, without the reason that stands beside the reference's complaint about a grammar."""
     answer = reduce(response)
@@ -69,20 +60,15 @@ def found(response: httpx.Response, wanted: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def as_text(value: Any) -> str:
-    """JSON as text: the order of keys and the types of numbers count."""
-    return json.dumps(value, ensure_ascii=False, indent=1)
-
-
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=[exchange.name for exchange in EXCHANGES])
 def test_a_wanted_form_is_kept_as_the_reference_keeps_it(client: httpx.Client, exchange: Exchange) -> None:
-    wanted = expected(RECORDED["answers"], exchange)
+    wanted = clients_fault(RECORDED["answers"][exchange.name])
     assert as_text(found(exchange.send(client), wanted)) == as_text(wanted)
 
 
 @pytest.mark.parametrize("exchange", THINKING, ids=[exchange.name for exchange in THINKING])
 def test_reasoning_is_cut_out_as_the_reference_cuts_it(thinking_client: httpx.Client, exchange: Exchange) -> None:
-    wanted = expected(RECORDED["thinking"], exchange)
+    wanted = clients_fault(RECORDED["thinking"][exchange.name])
     assert as_text(found(exchange.send(thinking_client), wanted)) == as_text(wanted)
 
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from registry.pins import DEFAULT_MODEL
-from testing.oracles.http_shapes import EXCHANGES, Exchange, reduce
+from testing.oracles.http_shapes import EXCHANGES, Exchange, as_text, clients_fault, reduce
 from testing.oracles.record_http import RECORD
 from testing.server_process import BankmlServer
 
@@ -30,18 +30,10 @@ def client(model_path: Path) -> Iterator[httpx.Client]:
 
 def expected(exchange: Exchange) -> dict[str, Any]:
     """What the reference answered, but for what docs/differences.md says: the client's fault is a 400, not a 500."""
-    answer: dict[str, Any] = RECORDED["answers"][exchange.name]
-    if answer["status"] == 500:
-        error = {**answer["body"]["error"], "code": 400, "type": "invalid_request_error"}
-        answer = {**answer, "status": 400, "body": {"error": error}}
+    answer = clients_fault(RECORDED["answers"][exchange.name])
     if exchange.path == "/props":
         answer = {**answer, "body": {**answer["body"], "endpoint_slots": False}}
     return answer
-
-
-def as_text(value: Any) -> str:
-    """JSON as text: the order of keys and the types of numbers count."""
-    return json.dumps(value, ensure_ascii=False, indent=1)
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=[exchange.name for exchange in EXCHANGES])
