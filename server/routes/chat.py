@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from starlette.requests import Request
@@ -14,7 +14,6 @@ from engine.chat_formats.reader import AnswerReader
 from engine.generation import Final, Step, Timings
 from engine.model import Model
 from server.answers import Answer
-from server.errors import NotSupported
 from server.routes.common import (
     Body,
     Run,
@@ -116,38 +115,41 @@ async def answer_chat(
         error_event: the name of the event that ends a stream which fails; without one it is OpenAI's, with no name.
     """
     fields = chat.chat.fields
-    if fields.n_cmpl > 1:
-        raise NotSupported("more than one answer (n)")
     if fields.stream:
 
         def style_of(answer: Answer) -> Style:
-            return _NamedStyle(streamed(chat.reader(), chat.shown_as(answer)), error_event)
+            form = chat.shown_as(answer)
+            return _NamedStyle([streamed(chat.reader(), form) for _ in answer.jobs], error_event)
 
         return EventStream(run_stream(chat.run, style_of), SSE, ping=fields.sse_ping_interval)
     done = await until_disconnect(request, run_whole(chat.run))
-    final, timings = done.finals[0]
-    message = openai.chat_message(chat.form, final)
-    shown = whole(message, final, timings, chat.shown_as(done.answer))
-    done.receipt.text(message.text)
-    shown["bankml_receipt"] = done.finish()
-    return json_response(shown)
+    messages = [openai.chat_message(chat.form, final) for final, _ in done.finals]
+    form = chat.shown_as(done.answer)
+    bodies = [whole(message, *end, form) for message, end in zip(messages, done.finals, strict=True)]
+    done.receipt.text(messages[0].text)
+    receipt = done.finish()
+    for shown in bodies:
+        shown["bankml_receipt"] = receipt
+    return json_response(bodies[0] if len(bodies) == 1 else bodies)
 
 
 class _NamedStyle(Style):
-    """A stream of named events; the receipt is in its last one."""
+    """A stream of named events, of one answer or several, one behind the other; the receipt is in its last one."""
 
-    def __init__(self, events: NamedEvents, error_event: str) -> None:
-        self._events = events
+    def __init__(self, answers: Sequence[NamedEvents], error_event: str) -> None:
+        self._answers = answers
         self._error_event = error_event
 
     def text_of(self, index: int, step: Step) -> str:
-        return self._events.text_of(step)
+        return self._answers[index].text_of(step)
 
     def events(self, index: int, step: Step, text: str) -> Iterator[Event]:
-        return self._events.of_step(step)
+        yield from self._answers[index].of_step(step)
+        if step.final is not None and index < len(self._answers) - 1:
+            yield self._answers[index].last()
 
     def receipt(self, receipt: Mapping[str, Any]) -> Event:
-        return self._events.last(receipt)
+        return self._answers[-1].last(receipt)
 
     def encode(self, event: Event) -> bytes:
         name, data = event

@@ -264,9 +264,9 @@ class MessageEvents:
             stop = _stop(self._reader.message, step.final)
             yield event("message_delta", delta=stop, usage=usage)
 
-    def last(self, receipt: Mapping[str, Any]) -> Event:
-        """The stream's last event; the receipt is in it, for clients know no other one."""
-        return event("message_stop", bankml_receipt=receipt)
+    def last(self, receipt: Mapping[str, Any] | None = None) -> Event:
+        """The answer's last event, with the receipt."""
+        return event("message_stop", **({} if receipt is None else {"bankml_receipt": receipt}))
 
     def _start(self, timings: Timings) -> Event:
         message: dict[str, Any] = {

@@ -29,8 +29,8 @@ class NamedEvents(Protocol):
         """The events of one step that `text_of` has read, but for the stream's last."""
         ...
 
-    def last(self, receipt: Mapping[str, Any]) -> Event:
-        """The stream's last event. The receipt is in it, for clients know no event that holds nothing else."""
+    def last(self, receipt: Mapping[str, Any] | None = None) -> Event:
+        """The answer's last event. The receipt is in it, for clients know no event that holds nothing else."""
         ...
 
 
@@ -59,7 +59,7 @@ class StepReader:
         Raises:
             UnexpectedAnswer: the answer is not of its form.
         """
-        self.deltas = self._reader.add(step.text) if step.send else []
+        self.deltas = self._reader.add(step.text) if step.send or step.progress is not None else []
         if step.final is not None:
             self.deltas = [*self.deltas, *self._reader.end()]
         return "".join(delta.text for delta in self.deltas)

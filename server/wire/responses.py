@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from engine import generation
@@ -257,23 +258,26 @@ class ResponseEvents:
 
     def of_step(self, step: Step) -> Iterator[Event]:
         """The events of one step that `text_of` has read, but for the stream's last."""
-        events: list[Event] = []
-        if self._first("response"):
-            response = {"id": self._id, "object": "response", "status": "in_progress"}
-            events += [event(name, response=response) for name in ("response.created", "response.in_progress")]
+        response = {"id": self._id, "object": "response", "status": "in_progress"}
+        events = [event("response.created", response=response)] if self._first("response") else []
+        if events or step.progress is not None:
+            events.append(event("response.in_progress", response=response))
         for delta in self._reader.deltas:
             events += self._delta(delta)
-        if events and step.send and shows_timings(step, self._form):
+        if events and (step.send or step.progress is not None) and shows_timings(step, self._form):
             events[-1][1]["timings"] = step.timings.as_dict()
+        if step.progress is not None:
+            events[-1][1]["prompt_progress"] = asdict(step.progress)
         yield from events
         if step.final is not None:
             *done, self._last = self._done(step.final, step.timings)
             yield from done
 
-    def last(self, receipt: Mapping[str, Any]) -> Event:
-        """The stream's last event; its response has the receipt, for clients know no other event."""
+    def last(self, receipt: Mapping[str, Any] | None = None) -> Event:
+        """The answer's last event; its response has the receipt."""
         assert self._last is not None, "the answer has not ended"
-        self._last[1]["response"]["bankml_receipt"] = receipt
+        if receipt is not None:
+            self._last[1]["response"]["bankml_receipt"] = receipt
         return self._last
 
     def _first(self, what: str) -> bool:

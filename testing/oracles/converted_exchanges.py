@@ -18,7 +18,7 @@ _HEADER: Final = "x-anthropic-billing-header: cc_version=1; cch="
 
 
 def _message(name: str, **fields: Any) -> Exchange:
-    body = {"model": "any", "messages": [ASKED], "max_tokens": 8, "temperature": 0, **fields}
+    body = {"model": "any", "messages": [ASKED], "max_tokens": 5, "temperature": 0, **fields}
     return Exchange(f"message: {name}", "POST", "/v1/messages", body)
 
 
@@ -31,7 +31,7 @@ def _count(name: str, **body: Any) -> Exchange:
 
 
 def _response(name: str, **fields: Any) -> Exchange:
-    body = {"model": "any", "input": "Say hi.", "max_output_tokens": 8, "temperature": 0, **fields}
+    body = {"model": "any", "input": "Say hi.", "max_output_tokens": 5, "temperature": 0, **fields}
     return Exchange(f"response: {name}", "POST", "/v1/responses", body)
 
 
@@ -79,7 +79,7 @@ _MESSAGES: Final = (
     _message("a stop sequence that is a text", stop_sequences="there"),
     _message("stop sequences of another kind", stop_sequences=5),
     *_messages("one token", max_tokens=1),
-    *_messages("until it ends", messages=[{"role": "user", "content": "What is 2+2? Just the number."}], max_tokens=64),
+    *_messages("until it ends", messages=[{"role": "user", "content": "Hi"}], max_tokens=16),
     *_messages("characters of several tokens", messages=[_EMOJI], max_tokens=12),
     *_messages("begun", messages=[ASKED, {"role": "assistant", "content": "Hello, I"}]),
     *_messages("begun with nothing", messages=[ASKED, {"role": "assistant", "content": ""}]),
@@ -187,10 +187,12 @@ _RESPONSES: Final = (
     _response("a field of llama-server's", n_predict=2, stop=["there"]),
     *_responses("a stop string", stop=["there"]),
     *_responses("one token", max_output_tokens=1),
-    *_responses("until it ends", input="What is 2+2? Just the number.", max_output_tokens=64),
+    *_responses("until it ends", input="Hi", max_output_tokens=16),
     *_responses("characters of several tokens", input=[_EMOJI], max_output_tokens=12),
     *_responses("a form", response_format={"type": "json_object"}, max_output_tokens=16),
     _response("timings per token", stream=True, timings_per_token=True, max_output_tokens=3),
+    _response("progress", input="word " * 40, stream=True, return_progress=True, timings_per_token=True),
+    _response("progress of a beginning", input=[ASKED, _said(_output("Well"))], stream=True, return_progress=True),
     _response("probabilities", logprobs=True, top_logprobs=2, max_output_tokens=2),
     _response("probabilities alone", top_logprobs=2),
     *_responses("too long", input=[_LONG]),

@@ -19,7 +19,7 @@ VOLATILE |= {"created_at", "completed_at", "item_id", "call_id"}
 """Keys whose values are replaced wherever they stand; `id` only where it is text."""
 
 TIMES = {"prompt_ms", "prompt_per_token_ms", "prompt_per_second"}
-TIMES |= {"predicted_ms", "predicted_per_token_ms", "predicted_per_second"}
+TIMES |= {"predicted_ms", "predicted_per_token_ms", "predicted_per_second", "time_ms"}
 OURS = {"bankml_receipt"}
 """Keys only our answers have; an event of a stream with one of them is ours alone."""
 

@@ -18,6 +18,10 @@ from testing.oracles.record_converted import RECORD
 from testing.server_process import BankmlServer
 
 RECORDED: dict[str, Any] = json.loads(RECORD.read_text("utf-8"))
+WITHOUT_PARKING = ("--cache-ram", "0")  # as the record was made
+HELD_BACK = {f"{api}: characters of several tokens, streamed" for api in ("message", "response")}
+"""Streams whose first character takes several tokens: the reference begins them never, or with every event."""
+BEGINNINGS = ("message_start", "response.created", "response.in_progress")
 PARSE_ERROR = "[json.exception.parse_error.101] parse error at line"
 """The message of what is no JSON is ours."""
 
@@ -25,7 +29,7 @@ PARSE_ERROR = "[json.exception.parse_error.101] parse error at line"
 @pytest.fixture(scope="module")
 def client(model_path: Path) -> Iterator[httpx.Client]:
     """A client of a fresh server: the exchanges run in order and see the slot of the one before."""
-    with BankmlServer(model_path, threads=2) as server:
+    with BankmlServer(model_path, *WITHOUT_PARKING) as server:
         yield server.client
 
 
@@ -33,7 +37,7 @@ def client(model_path: Path) -> Iterator[httpx.Client]:
 def thinking_client(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A client of a server whose model's template opens reasoning."""
     model = write_model(model_path, THINKING_TEMPLATE, tmp_path_factory.mktemp("thinking") / "model.gguf")
-    with BankmlServer(model, threads=2) as server:
+    with BankmlServer(model, *WITHOUT_PARKING) as server:
         yield server.client
 
 
@@ -45,10 +49,25 @@ def compared(answer: dict[str, Any]) -> str:
     return as_text(answer)
 
 
+def unbegun(answer: dict[str, Any]) -> dict[str, Any]:
+    """A stream without the events that begin it."""
+    return {**answer, "events": [event for event in answer["events"] if event["event"] not in BEGINNINGS]}
+
+
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=[exchange.name for exchange in EXCHANGES])
 def test_a_converted_request_is_answered_as_recorded(client: httpx.Client, exchange: Exchange) -> None:
-    wanted = clients_fault(RECORDED["answers"][exchange.name])
-    assert compared(reduce(exchange.send(client))) == compared(wanted)
+    found, wanted = reduce(exchange.send(client)), clients_fault(RECORDED["answers"][exchange.name])
+    if exchange.name in HELD_BACK:
+        found, wanted = unbegun(found), unbegun(wanted)
+    assert compared(found) == compared(wanted)
+
+
+@pytest.mark.parametrize("exchange", [one for one in EXCHANGES if one.name in HELD_BACK], ids=lambda one: one.name)
+def test_a_stream_begins_once_where_the_references_does_not(client: httpx.Client, exchange: Exchange) -> None:
+    wanted = BEGINNINGS[:1] if exchange.path == "/v1/messages" else BEGINNINGS[1:]
+    names = [event["event"] for event in reduce(exchange.send(client))["events"]]
+    assert [name for name in names if name in BEGINNINGS] == list(wanted)
+    assert names[: len(wanted)] == list(wanted)
 
 
 @pytest.mark.parametrize("exchange", THINKING, ids=[exchange.name for exchange in THINKING])

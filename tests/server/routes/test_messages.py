@@ -44,3 +44,16 @@ def test_an_input_nested_too_deep_is_the_clients_fault(client: httpx.Client) -> 
     call = {"type": "tool_use", "id": "t", "name": "f", "input": deep}
     body = {**BODIES["/v1/messages"], "messages": [*ASK, {"role": "assistant", "content": [call]}]}
     assert client.post("/v1/messages", json=body).status_code == 400
+
+
+def test_several_responses_are_a_list_and_in_a_stream_one_behind_the_other(client: httpx.Client) -> None:
+    body = {**BODIES["/v1/responses"], "n": 2}
+    whole = client.post("/v1/responses", json=body).json()
+    assert [one["output"][0]["content"][0]["text"] for one in whole] == [SAID, SAID]
+    assert {one["bankml_receipt"]["completion_tokens"] for one in whole} == {10}
+    stream = events(client.post("/v1/responses", json={**body, "stream": True}).text)
+    names = [event["event"] for event in stream]
+    ends = [event["data"]["response"] for event in stream if event["event"] == "response.completed"]
+    assert names.count("response.created") == 2
+    assert ["bankml_receipt" in end for end in ends] == [False, True]
+    assert len({end["id"] for end in ends}) == 2
