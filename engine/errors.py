@@ -92,5 +92,27 @@ class ContextOverflow(EngineError):
         self.n_ctx = n_ctx
 
 
+class InputOverflow(ContextOverflow):
+    """A text to be embedded has more tokens than the context; the arguments are `ContextOverflow`'s."""
+
+    def __str__(self) -> str:
+        return f"input ({self.n_prompt} tokens) is larger than the max context size ({self.n_ctx} tokens). skipping"
+
+
+class InputTooLarge(InvalidRequest):
+    """A text to be embedded has more tokens than can be evaluated at once.
+
+    Args:
+        n_tokens: tokens in the text.
+        n_ubatch: tokens in a micro-batch.
+    """
+
+    def __init__(self, n_tokens: int, n_ubatch: int) -> None:
+        super().__init__(
+            f"input ({n_tokens} tokens) is too large to process. increase the physical batch size "
+            f"(current batch size: {n_ubatch})"
+        )
+
+
 class Cancelled(EngineError):
     """The client left; the evaluation stopped before its next micro-batch or token."""

@@ -4,6 +4,9 @@ An architecture calls the methods of `Forward` in the order of the paper; each r
 intermediate result. `plan` then joins what can be joined without changing a bit: a product takes along the norm or the
 SwiGLU before it and the residual after it, attention the norms of its queries and keys, and products of one input
 become one step.
+
+A pass ends in the logits of a micro-batch's last row, or in every row, normed (`Transformer.logits`,
+`Transformer.embeddings`).
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ class Value:
 class Step:
     """One step of the plan. `reads` and `writes` are values that live in buffers."""
 
-    op: Literal["embedding", "linear", "attention"]
+    op: Literal["embedding", "linear", "attention", "rms_norm"]
     reads: list[Value]
     writes: list[Value]
     nodes: list[Value]
@@ -115,6 +118,9 @@ def plan(forward: Forward) -> list[Step]:
     for value in forward.values:
         if value.op == "embedding":
             steps.append(Step("embedding", [], [value], [value]))
+        elif value.op == "rms_norm" and value is forward.values[-1]:  # its rows are what is wanted
+            steps.append(Step("rms_norm", [_source(value.inputs[0])], [value], [value]))
+            absorbed.add(id(value))
         elif value.op == "attention":
             steps.append(_attention_step(value))
             absorbed.update(id(v) for v in value.inputs)
@@ -175,22 +181,34 @@ def multiplied(steps: Sequence[Step]) -> list[Matrix]:
     return list({id(node.weight): node.weight for node in nodes if node.weight is not None}.values())
 
 
-def build(graph: Graph, steps: Sequence[Step]) -> int:
-    """Writes the plan into the compiled graph; a buffer is used again once nothing reads it any more.
+Spare = dict[tuple[int, bool], list[int]]
+
+
+def build(graph: Graph, *plans: Sequence[Step]) -> list[int]:
+    """Writes plans into the compiled graph, each as a pass; a buffer is used again once nothing reads it any more.
 
     Returns:
-        The buffer of the last step's result.
+        The buffer of each pass's result, which lasts until the next evaluation.
     """
+    results: list[int] = []
+    spare: Spare = {}
+    for steps in plans:
+        if results:
+            graph.next_pass()
+        results.append(_build_pass(graph, steps, spare))
+    return results
+
+
+def _build_pass(graph: Graph, steps: Sequence[Step], free: Spare) -> int:
     last_use = {id(value): i for i, step in enumerate(steps) for value in (*step.writes, *step.reads)}
     buffers: dict[int, int] = {}
-    free: dict[tuple[int, bool], list[int]] = {}
     for i, step in enumerate(steps):
         for value in step.writes:
             spare = free.get((value.width, value.single))
             buffers[id(value)] = spare.pop() if spare else graph.buffer(value.width, value.single)
         _emit(graph, step, buffers)
         for value in {id(v): v for v in (*step.reads, *step.writes)}.values():
-            if last_use[id(value)] == i and i + 1 < len(steps):
+            if last_use[id(value)] == i:
                 free.setdefault((value.width, value.single), []).append(buffers[id(value)])
     return buffers[id(steps[-1].writes[0])]
 
@@ -203,6 +221,9 @@ def _emit(graph: Graph, step: Step, buffers: dict[int, int]) -> None:
     if step.op == "embedding":
         assert node.weight is not None
         graph.embed(node.weight, at(node))
+    elif step.op == "rms_norm":
+        assert node.norm is not None
+        graph.rms_norm(at(step.reads[0]), at(node), node.norm, node.scale)
     elif step.op == "attention":
         q, k, v = step.reads
         norm = step.q_norm or step.k_norm

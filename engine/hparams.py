@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import InvalidModelFile, UnplayableModel
+from engine.pooling import Pooling
 
 _LARGEST = float(np.finfo(np.float32).max)
 _SMALLEST = 1.0 / _LARGEST  # below it the reciprocal is infinite
@@ -117,6 +118,25 @@ class Header:
         if abs(factor) < _SMALLEST:
             raise UnplayableModel(f"{self._architecture}.{name} is {factor}, too small to divide by")
         return float(np.float32(1.0) / factor)
+
+    def pooling(self) -> Pooling:
+        """How the model wants its rows pooled: not at all, unless the file says."""
+        kinds = list(Pooling)
+        value = self._get("pooling_type")
+        if value is None:
+            return Pooling.NONE
+        if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value < len(kinds):
+            raise self._missing("pooling_type", f"a number from 0 to {len(kinds) - 1}")
+        return kinds[max(value, 0)]
+
+    def n_labels(self) -> int:
+        """How many scores a classifier gives: one for each label that the file names, else one."""
+        labels = self._get("classifier.output_labels")
+        if labels is None:
+            return 1
+        if not isinstance(labels, list):
+            raise self._missing("classifier.output_labels", "an array of strings")
+        return len(labels) or 1
 
     @property
     def n_vocab(self) -> int:

@@ -10,20 +10,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.architectures import llama, qwen2, qwen3
-from engine.architectures.transformer import TransformerConfig
+from engine.architectures.transformer import Output, TransformerConfig
 from engine.chat_template import ChatTemplate
 from engine.errors import EngineError, InvalidModelFile, InvalidRequest, UnplayableModel
 from engine.ggml_types import GGMLType
 from engine.gguf import GGUFFile, GGUFHeader
 from engine.graph import Forward, build, multiplied, plan
 from engine.hparams import Header
-from engine.kernels import Graph, Rope
+from engine.kernels import Graph, Matrix, Rope, multiply, soft_max
 from engine.tokenizer import Tokenizer
 from engine.weights import HeaderWeights, Weights
 
@@ -34,17 +34,31 @@ MAX_LAYERS: Final = 512  # the reference's bound
 _CELLS: Final = 256  # llama.cpp rounds a context up to so many cells
 
 
+class ForwardPass(Protocol):
+    """Records a family's pass."""
+
+    def __call__(self, config: TransformerConfig, weights: Weights, output: Output = "logits") -> Forward: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A model family: its name in the header, how its keys are read, and its forward pass."""
+    """A model family: its name in the header, how its keys are read, its forward pass, and its reranker's head.
+
+    A family with such a head ranks by its last row and gives probabilities; others by their first row (llama.cpp's
+    `build_pooling`).
+    """
 
     name: str
     read_config: Callable[[Header], TransformerConfig]
-    forward: Callable[[TransformerConfig, Weights], Forward]
+    forward: ForwardPass
+    classifier: Callable[[TransformerConfig, Weights], Matrix | None] | None
 
 
 _ARCHITECTURES: Final[Mapping[str, Architecture]] = MappingProxyType(
-    {family.NAME: Architecture(family.NAME, family.read_config, family.forward) for family in (llama, qwen2, qwen3)}
+    {
+        family.NAME: Architecture(family.NAME, family.read_config, family.forward, family.classifier)
+        for family in (llama, qwen2, qwen3)
+    }
 )
 
 
@@ -109,6 +123,8 @@ def check_header(header: GGUFHeader, options: ModelOptions) -> CheckedHeader:
     weights = HeaderWeights(header.tensors)
     if architecture and config and not misfits:
         architecture.forward(config, weights)
+        if architecture.classifier:
+            architecture.classifier(config, weights)
         problems.add(weights.problems())
     else:
         problems.add(weights.unplayed_types())
@@ -175,7 +191,13 @@ class Model:
         steps = plan(forward)
         self._graph = _graph(config, options, cells, forward.rope)
         weights.pack(multiplied(steps), options.n_threads)
-        self._logits = build(self._graph, steps)
+        every_row = plan(checked.architecture.forward(config, weights, "rows"))
+        self._logits, self._rows = build(self._graph, steps, every_row)
+        self.pooling = config.pooling
+        self.n_labels = config.n_labels
+        classifier = checked.architecture.classifier
+        self._ranks_last = classifier is not None
+        self._classifier = classifier(config, weights) if classifier else None
         file.check_intact()
 
     @classmethod
@@ -200,6 +222,23 @@ class Model:
         """The last row's logits, (n_vocab,); a view that the next `evaluate` overwrites."""
         return self._graph.row(self._logits, 0)
 
+    def rank(self, rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """A reranker's scores of a text.
+
+        Args:
+            rows: the text's, as `rows` gives them.
+
+        Returns:
+            (n_labels,). Of a file without a classifier the first values of a row, as in llama.cpp.
+        """
+        isa = self.options.isa
+        scores = rows[-1 if self._ranks_last else 0]
+        if self._classifier is not None:
+            scores = multiply(isa, self._classifier, scores[np.newaxis])[0]
+        if self._ranks_last:
+            scores = soft_max(isa, scores)
+        return np.array(scores[: self.n_labels], dtype=np.float32)
+
     @property
     def cache_bytes(self) -> int:
         """Bytes of the KV cache over the whole context; memory is taken only as it fills."""
@@ -215,11 +254,25 @@ class Model:
             ModelFileLost: the file was cut or written to since it was opened; neither these logits nor what the cache
                 holds are to be used.
         """
+        self._graph.evaluate(self._batch(tokens), position, output)
+        self._file.check_intact()
+
+    def rows(self, tokens: Sequence[int], position: int) -> npt.NDArray[np.float32]:
+        """As `evaluate`, to the rows after the last norm: (n_tokens, n_embd), a view that the next one overwrites.
+
+        Raises:
+            InvalidRequest, ModelFileLost: as `evaluate`.
+        """
+        batch = self._batch(tokens)
+        self._graph.evaluate(batch, position, False, pass_number=1)
+        self._file.check_intact()
+        return self._graph.rows(self._rows, batch.size)
+
+    def _batch(self, tokens: Sequence[int]) -> npt.NDArray[np.int32]:
         batch = np.asarray(tokens, dtype=np.int32)
         if batch.size and (int(batch.min()) < 0 or int(batch.max()) >= self.n_vocab):
             raise InvalidRequest("a token is not in the vocabulary")
-        self._graph.evaluate(batch, position, output)
-        self._file.check_intact()
+        return batch
 
     def state_bytes(self, n_tokens: int) -> int:
         """Bytes the KV cache takes for `n_tokens` positions."""

@@ -23,6 +23,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from engine.generation import Step
 from engine.model import Model
@@ -31,6 +32,7 @@ from slots.residency import Lease, Residency, StepStream
 from slots.slot import Job
 
 Build = Callable[[Model], Sequence[Job]]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -74,7 +76,16 @@ class Answer:
 async def open_answer(
     residency: Residency, name: str | None, build: Build, *, keep_alive: float | None = None
 ) -> AsyncIterator[Answer]:
-    """Build the jobs, wait in the queue for the engine and start them.
+    """Build the jobs, wait in the queue for the engine and start them; see `open_lease`."""
+    async with open_lease(residency, name, build, keep_alive=keep_alive) as (lease, jobs):
+        yield start(lease, jobs)
+
+
+@asynccontextmanager
+async def open_lease(
+    residency: Residency, name: str | None, build: Callable[[Model], T], *, keep_alive: float | None = None
+) -> AsyncIterator[tuple[Lease, T]]:
+    """Build what a request asks for and wait in the queue for the engine.
 
     `build` runs against the resident model while the request waits in its place, so that a bad one is refused at once;
     again only if another model has come meanwhile.
@@ -88,20 +99,17 @@ async def open_answer(
     Raises:
         What `build` raises; what `Residency.acquire` raises.
     """
-    built_for: Model | None = None
-    jobs: Sequence[Job] = ()
+    built: list[tuple[Model, T]] = []
 
     async def build_early() -> None:
-        nonlocal built_for, jobs
         resident = residency.current()
         if resident is not None and (name is None or residency.catalog.resolve(name).path == resident.entry.path):
-            jobs = await asyncio.to_thread(build, resident.model)
-            built_for = resident.model
+            built.append((resident.model, await asyncio.to_thread(build, resident.model)))
 
     async with residency.acquire(name, keep_alive, prepare=build_early) as lease:
-        if lease.model is not built_for:
-            jobs = await asyncio.to_thread(build, lease.model)
-        yield start(lease, jobs)
+        if not built or built[0][0] is not lease.model:
+            built[:] = [(lease.model, await asyncio.to_thread(build, lease.model))]
+        yield lease, built[0][1]
 
 
 def start(lease: Lease, jobs: Sequence[Job]) -> Answer:

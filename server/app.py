@@ -16,7 +16,7 @@ from server.cors import Origins
 from server.errors import ApiError, handle
 from server.guards import READ_TIMEOUT, Guards
 from server.metrics import Gauge, Metrics
-from server.routes import api, bankml, input_tokens, llama, messages, responses, slots, status, v1
+from server.routes import api, bankml, embeddings, input_tokens, llama, lora, messages, responses, slots, status, v1
 from server.settings import Settings
 from server.streams import ClientDisconnected, ServerStopping
 from slots.prompt_cache import PromptCache
@@ -53,7 +53,10 @@ def create_app(settings: Settings, residency: Residency) -> Starlette:
             await residency.stop()
 
     app = Starlette(
-        routes=[*status.routes, *llama.routes, *slots.routes, *v1.routes, *CONVERTED, *api.routes, *bankml.routes],
+        routes=[
+            *(*status.routes, *llama.routes, *slots.routes, *v1.routes, *CONVERTED),
+            *(*embeddings.routes, *lora.routes, *api.routes, *bankml.routes),
+        ],
         middleware=[
             Middleware(Origins, allow_origins=settings.allow_origin),
             Middleware(

@@ -107,7 +107,6 @@ _IGNORED = """
 --video-fps =N
 --video-timestamp-interval =N
 --video-ffmpeg-dir =DIR
---embd-normalize =N
 --no-cors-credentials
 --log-disable
 --log-file =FILE
@@ -217,9 +216,6 @@ _REFUSED = """
 --spec-ngram-min-hits =N | | | removed from llama-server
 -r --reverse-prompt =PROMPT | | | as a flag not built; send stop with the request
 -sp --special | | | control tokens stay out of the text
---pooling =TYPE | LLAMA_ARG_POOLING | | embeddings are not built
---embedding --embeddings | LLAMA_ARG_EMBEDDINGS | 0 off false disabled | embeddings are not built
---rerank --reranking | LLAMA_ARG_RERANKING | 0 off false disabled | reranking is not built
 -mm --mmproj =FILE | LLAMA_ARG_MMPROJ | | images and sound are not built
 -mmu --mmproj-url =URL | LLAMA_ARG_MMPROJ_URL | | images and sound are not built
 --media-path =DIR | | | images and sound are not built

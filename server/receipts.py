@@ -66,6 +66,11 @@ class Receipt:
         except UnicodeEncodeError:
             self._text.update(_SURROGATES.sub("\ufffd", piece).encode())
 
+    def data(self, answer: bytes) -> None:
+        """The answer of an API that gives no text: the JSON, as sent, of the list of its embeddings or of its results,
+        receipts left out."""
+        self._text.update(answer)
+
     def finish(self, prompt_tokens: int, completion_tokens: int) -> dict[str, Any]:
         """The finished receipt.
 

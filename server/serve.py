@@ -131,7 +131,7 @@ def options_of(settings: Settings) -> ModelOptions:
 
     return ModelOptions(
         n_ctx=settings.n_ctx,
-        n_batch=settings.n_batch,
+        n_batch=min(settings.n_batch, settings.n_ubatch) if settings.embeds else settings.n_batch,  # as llama-server
         n_ubatch=settings.n_ubatch,
         n_threads=settings.n_threads,
         cache_type_k=settings.cache_type_k,

@@ -20,6 +20,7 @@ from pydantic import (
     Field,
     NonNegativeInt,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -49,6 +50,7 @@ def _reasoning(value: object) -> object:
 CacheType = Literal["f16", "q8_0"]
 
 _MODEL, _CONTEXT, _ANSWERS, _ACCESS = "Model", "Context and batches", "Chat answers", "Access"
+_EMBEDDINGS = "Embeddings"
 _LATER = "Taken, without effect yet"
 
 
@@ -139,6 +141,25 @@ class Settings(SamplingSettings):
         flag("--reasoning-format", "LLAMA_ARG_THINK", "FORMAT", group=_ANSWERS),
     ] = Field("deepseek", description="where reasoning goes: none leaves it in the content, any other apart from it")
 
+    # -- embeddings
+    embeddings: Annotated[
+        Switch, flag("--embedding --embeddings", "BANKML_EMBEDDINGS LLAMA_ARG_EMBEDDINGS", group=_EMBEDDINGS)
+    ] = Field(False, description="answer /v1/embeddings; a batch is then no larger than a micro-batch")
+    reranking: Annotated[Switch, flag("--rerank --reranking", "LLAMA_ARG_RERANKING", group=_EMBEDDINGS)] = Field(
+        False, description="answer /v1/rerank; the same as --embeddings --pooling rank"
+    )
+    pooling: Annotated[
+        Literal["none", "mean", "cls", "last", "rank"] | None,
+        flag("--pooling", "LLAMA_ARG_POOLING", "none|mean|cls|last|rank", group=_EMBEDDINGS),
+    ] = Field(None, description="which tokens make a text's embedding (default: what the model file says, else none)")
+    embd_normalize: Annotated[int, flag("--embd-normalize", metavar="N", group=_EMBEDDINGS)] = Field(
+        2,
+        ge=-(2**31),
+        le=2**31 - 1,
+        description="length of an embedding unless the request says: -1 as it is, 0 at most 32760, 1 taxicab, "
+        "2 Euclidean, p the p-norm",
+    )
+
     # -- server
     host: Annotated[str, flag("--host", "BANKML_HOST LLAMA_ARG_HOST OLLAMA_HOST", "HOST")] = Field(
         DEFAULT_HOST, min_length=1, description="address to listen on"
@@ -195,6 +216,13 @@ class Settings(SamplingSettings):
             return value
         return allowed if value == 0 else max(1, min(allowed, physical_cores()))
 
+    @field_validator("pooling")
+    @classmethod
+    def _one_pooling(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if info.data.get("reranking") and value not in (None, "rank"):
+            raise ValueError("--reranking is --pooling rank")
+        return value
+
     @model_validator(mode="after")
     def _read_key_file(self) -> Settings:
         if self.api_key_file is not None:
@@ -205,6 +233,16 @@ class Settings(SamplingSettings):
             keys = tuple(line for line in lines if line and not line.startswith("#"))
             object.__setattr__(self, "api_keys", self.api_keys + keys)
         return self
+
+    @property
+    def embeds(self) -> bool:
+        """Whether texts can be embedded."""
+        return self.embeddings or self.reranking
+
+    @property
+    def pooling_type(self) -> str | None:
+        """How rows become a vector, None where the model file decides."""
+        return "rank" if self.reranking else self.pooling
 
     @property
     def addresses(self) -> tuple[Address, ...]:

@@ -115,7 +115,10 @@ class Slot:
         follows = shared is not None and shared.logits is not None
         if not follows and self.parked is not None and self._gives_way(job.request.prompt, job.id_slot):
             self._change_over(job.request.prompt)
-        n_cached = 0 if follows else self.reuse(job.request.prompt, job.cache_prompt)
+        return self.start(job, 0 if follows else self.reuse(job.request.prompt, job.cache_prompt), follows=follows)
+
+    def start(self, job: Job, n_cached: int, *, follows: bool = False) -> Task:
+        """Note that a job begins, `n_cached` tokens of its prompt kept; see `Task.follows`."""
         waited_ns = time.perf_counter_ns() - job.asked_ns
         task = Task(0 if self.task is None else self.task.id + 1, job, follows, n_cached, waited_ns)
         self.task = task

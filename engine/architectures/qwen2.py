@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from engine.architectures.transformer import QKV_BIASES, Transformer, TransformerConfig
+from engine.architectures.transformer import QKV_BIASES, Output, Transformer, TransformerConfig
 from engine.errors import UnplayableModel
 from engine.graph import Forward
 from engine.hparams import Header
 from engine.weights import Weights
 
 NAME = "qwen2"
+classifier = None  # llama.cpp reads none here
 BIASES = QKV_BIASES | {"output"}
 
 
@@ -24,12 +25,12 @@ def read_config(header: Header) -> TransformerConfig:
     return config
 
 
-def forward(config: TransformerConfig, weights: Weights) -> Forward:
-    """The pass from tokens to the last row's logits."""
-    t = Transformer(config, weights, neox=True, biases=BIASES)
+def forward(config: TransformerConfig, weights: Weights, output: Output = "logits") -> Forward:
+    """The pass from tokens to the last row's logits, or to all rows."""
+    t = Transformer(config, weights, neox=True, biases=BIASES, output=output)
     x = t.embedding()
     for i in range(config.n_layer):
         q, k, v = t.queries_keys_values(x, i)
         x = t.attend(x, q, k, v, i)
         x = t.feed_forward(x, i)
-    return t.logits(x)
+    return t.result(x)

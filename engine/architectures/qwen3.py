@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from engine.architectures.transformer import QKV_BIASES, Transformer, TransformerConfig
+from engine.architectures.transformer import QKV_BIASES, Output, Transformer, TransformerConfig
 from engine.graph import Forward
+from engine.kernels import Matrix
 from engine.weights import Weights
 
 NAME = "qwen3"
 read_config = TransformerConfig.from_header
 
 
-def forward(config: TransformerConfig, weights: Weights) -> Forward:
-    """The pass from tokens to the last row's logits."""
-    t = Transformer(config, weights, neox=True, biases=QKV_BIASES)
+def forward(config: TransformerConfig, weights: Weights, output: Output = "logits") -> Forward:
+    """The pass from tokens to the last row's logits, or to all rows."""
+    t = Transformer(config, weights, neox=True, biases=QKV_BIASES, output=output)
     x = t.embedding()
     for i in range(config.n_layer):
         q, k, v = t.queries_keys_values(x, i)
@@ -20,4 +21,10 @@ def forward(config: TransformerConfig, weights: Weights) -> Forward:
         k = t.head_norm(k, f"blk.{i}.attn_k_norm")
         x = t.attend(x, q, k, v, i)
         x = t.feed_forward(x, i)
-    return t.logits(x)
+    return t.result(x)
+
+
+def classifier(config: TransformerConfig, weights: Weights) -> Matrix | None:
+    """What makes a reranker's scores of its last row, if the file has it: a row a label."""
+    name = "cls.output.weight"
+    return weights.matrix(name, config.n_labels, config.n_embd) if name in weights else None

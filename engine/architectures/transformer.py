@@ -9,20 +9,25 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from math import sqrt
+from typing import Literal
 
 import numpy as np
 
 from engine.graph import FloatArray, Forward, Value
 from engine.hparams import Header, RopeScaling
 from engine.kernels import Rope
+from engine.pooling import Pooling
 from engine.weights import Weights
 
 QKV_BIASES = frozenset({"attn_q", "attn_k", "attn_v"})
 
+Output = Literal["logits", "rows"]
+"""What a pass ends in: the logits of the last row, or every row after the last norm."""
+
 
 @dataclass(frozen=True, slots=True)
 class TransformerConfig:
-    """Sizes of a decoder, in GGUF's terms."""
+    """Sizes of a decoder, in GGUF's terms; how its rows are pooled, and the labels that a classifier has."""
 
     n_vocab: int
     n_ctx_train: int
@@ -34,6 +39,8 @@ class TransformerConfig:
     head_size: int
     norm_eps: float
     rope: RopeScaling
+    pooling: Pooling = Pooling.NONE
+    n_labels: int = 1
 
     @classmethod
     def from_header(cls, header: Header) -> TransformerConfig:
@@ -63,6 +70,8 @@ class TransformerConfig:
             head_size=head_size,
             norm_eps=header.positive("attention.layer_norm_rms_epsilon", or_zero=True),
             rope=header.rope_scaling(),
+            pooling=header.pooling(),
+            n_labels=header.n_labels(),
         )
 
 
@@ -75,6 +84,7 @@ class Transformer:
         neox: a rotated pair is half a head apart; else the file's query and key rows are permuted for neighbours.
         biases: names of the tensors, without block and suffix, that may have a bias.
         rope_factors: divisors of the rotary angles, a pair each, or none.
+        output: what it ends in.
     """
 
     def __init__(
@@ -85,7 +95,9 @@ class Transformer:
         neox: bool,
         biases: Collection[str] = (),
         rope_factors: FloatArray | None = None,
+        output: Output = "logits",
     ) -> None:
+        self.output = output
         self.config = config
         self.weights = weights
         self.biases = biases
@@ -129,7 +141,7 @@ class Transformer:
         h = self.f.attention(i, q, k, v, n_head=c.n_head, scale=scale)
         x = self.f.add(self.linear(h, f"blk.{i}.attn_output", c.n_embd), x)
         # As llama.cpp: past the last attention only rows with output go on.
-        return self.f.last_row(x) if i == c.n_layer - 1 else x
+        return self.f.last_row(x) if i == c.n_layer - 1 and self.output == "logits" else x
 
     def feed_forward(self, x: Value, i: int) -> Value:
         """Adds block i's SwiGLU to its input."""
@@ -139,9 +151,11 @@ class Transformer:
         up = self.linear(h, block + "ffn_up", c.n_ff)
         return self.f.add(self.linear(self.f.swiglu(gate, up), block + "ffn_down", c.n_embd), x)
 
-    def logits(self, x: Value) -> Forward:
-        """The whole pass, to the logits of the last row; the output matrix is the embedding if the file has none."""
+    def result(self, x: Value) -> Forward:
+        """The whole pass, to what it ends in; the output matrix is the embedding if the file has none."""
         h = self.norm(x, "output_norm")
+        if self.output == "rows":
+            return self.f
         matrix = "output.weight" if "output.weight" in self.weights else "token_embd.weight"
         n_vocab = self.config.n_vocab
         self.f.linear(h, self.weights.matrix(matrix, n_vocab, h.width), self._bias("output", n_vocab))

@@ -1,5 +1,31 @@
 """The compiled kernels: quantized products, attention, the graph walk, the tokenizer's and the sampler's hot loops."""
 
-from engine.kernels._kernels import Arena, FileMap, Graph, Matrix, Rope, isa, multiply, pack, quantize
+from engine.kernels._kernels import (
+    Arena,
+    FileMap,
+    Graph,
+    Matrix,
+    Rope,
+    descending,
+    isa,
+    mean_rows,
+    multiply,
+    pack,
+    quantize,
+    soft_max,
+)
 
-__all__ = ["Arena", "FileMap", "Graph", "Matrix", "Rope", "isa", "multiply", "pack", "quantize"]
+__all__ = [
+    "Arena",
+    "FileMap",
+    "Graph",
+    "Matrix",
+    "Rope",
+    "descending",
+    "isa",
+    "mean_rows",
+    "multiply",
+    "pack",
+    "quantize",
+    "soft_max",
+]

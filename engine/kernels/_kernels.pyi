@@ -232,7 +232,9 @@ class Graph:
     def save_state(self, n: int, state: NDArray[np.uint8]) -> None: ...
     def restore_state(self, n: int, state: NDArray[np.uint8]) -> None: ...
     def buffer(self, width: int, single: bool) -> int: ...
+    def next_pass(self) -> int: ...
     def embed(self, table: Matrix, output: int) -> None: ...
+    def rms_norm(self, input: int, output: int, weight: NDArray[np.float32], eps: float) -> None: ...
     def linear(
         self,
         input: int,
@@ -260,8 +262,9 @@ class Graph:
         k_norm: NDArray[np.float32] | None = None,
         norm_eps: float = 0.0,
     ) -> None: ...
-    def evaluate(self, tokens: NDArray[np.int32], position: int, output: bool) -> None: ...
+    def evaluate(self, tokens: NDArray[np.int32], position: int, output: bool, pass_number: int = 0) -> None: ...
     def row(self, buffer: int, i: int) -> NDArray[np.float32]: ...
+    def rows(self, buffer: int, n: int) -> NDArray[np.float32]: ...
 
 def pack(matrices: list[Matrix], arena: Arena, n_threads: int = 1) -> None:
     """Copies weights into the order the kernels read them in, where `packed_bytes` is not 0. The GIL is free."""
@@ -274,6 +277,15 @@ def quantize(isa: str, activation: int, x: NDArray[np.float32]) -> NDArray[np.ui
 
 def sum_squares(isa: str, logits: NDArray[np.float32], mean: float) -> float:
     """The squared deviations from a float of the logits but -inf, added up one by one in a float."""
+
+def mean_rows(isa: str, x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The mean of the rows of x, (n, width) with a width of a multiple of 8: (width,)."""
+
+def soft_max(isa: str, x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The softmax of x, (n,): (n,)."""
+
+def descending(scores: Sequence[float]) -> list[int]:
+    """The indices of the scores, the highest first, equal ones in the order of C++'s `std::sort`."""
 
 def isa(isa: str = "") -> str:
     """The name of the kernels that run here, or of those asked for; ValueError if they do not."""

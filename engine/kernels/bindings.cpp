@@ -15,8 +15,11 @@
 #include "packing.h"
 #include "sampler.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -301,7 +304,17 @@ void bind_graph(nb::module_ & m) {
             },
             nb::arg("n"), nb::arg("state"))
         .def("buffer", &Graph::buffer, nb::arg("width"), nb::arg("single"))
+        .def("next_pass", &Graph::next_pass)
         .def("embed", &Graph::embed, nb::arg("table"), nb::arg("output"), nb::keep_alive<1, 2>())
+        .def(
+            "rms_norm",
+            [](Graph & graph, int input, int output, const Floats & weight, float eps) {
+                if (static_cast<int64_t>(weight.size()) != graph.width(input)) {
+                    throw nb::value_error("a norm has a weight a column");
+                }
+                graph.rms_norm(input, output, weight.data(), eps);
+            },
+            nb::arg("input"), nb::arg("output"), nb::arg("weight"), nb::arg("eps"), nb::keep_alive<1, 4>())
         .def(
             "linear",
             [](Graph & graph, int input, std::vector<Matrix> weights, std::vector<int> outputs,
@@ -347,18 +360,27 @@ void bind_graph(nb::module_ & m) {
             nb::arg("norm_eps") = 0.0f, nb::keep_alive<1, 9>(), nb::keep_alive<1, 10>())
         .def(
             "evaluate",
-            [](Graph & graph, const Tokens & tokens, int64_t position, bool output) {
+            [](Graph & graph, const Tokens & tokens, int64_t position, bool output, size_t pass) {
                 const nb::gil_scoped_release unlocked;
-                graph.evaluate({tokens.data(), static_cast<int64_t>(tokens.size()), position, output});
+                graph.evaluate({tokens.data(), static_cast<int64_t>(tokens.size()), position, output, pass});
             },
-            nb::arg("tokens"), nb::arg("position"), nb::arg("output"))
+            nb::arg("tokens"), nb::arg("position"), nb::arg("output"), nb::arg("pass_number") = 0)
         .def(
             "row",
             [](const Graph & graph, int buffer, int64_t i) {
                 return nb::ndarray<nb::numpy, const float, nb::ndim<1>>(
                     graph.row(buffer, i), {static_cast<size_t>(graph.width(buffer))}, nb::handle());
             },
-            nb::arg("buffer"), nb::arg("i"), nb::rv_policy::reference_internal);
+            nb::arg("buffer"), nb::arg("i"), nb::rv_policy::reference_internal)
+        .def(
+            "rows",
+            [](const Graph & graph, int buffer, int64_t n) {
+                if (n < 1 || n > graph.n_rows()) throw nb::index_error("a buffer has n_rows rows");
+                return nb::ndarray<nb::numpy, const float, nb::ndim<2>>(
+                    graph.row(buffer, 0), {static_cast<size_t>(n), static_cast<size_t>(graph.width(buffer))},
+                    nb::handle());
+            },
+            nb::arg("buffer"), nb::arg("n"), nb::rv_policy::reference_internal);
 }
 
 // One operation at a time, for the tests that compare each with the reference.
@@ -420,6 +442,41 @@ void bind_operations(nb::module_ & m) {
             return kernels_for(isa)->sum_squares(logits.data(), static_cast<int64_t>(logits.size()), mean);
         },
         nb::arg("isa"), nb::arg("logits"), nb::arg("mean"));
+    m.def(
+        "mean_rows",
+        [](const std::string & isa, const FloatRows & x) {
+            const bankml::Kernels * kernels = kernels_for(isa);
+            if (x.shape(0) == 0 || x.shape(1) % 8 != 0) throw nb::value_error("rows of a multiple of eight are needed");
+            float * y = new float[x.shape(1)];
+            const nb::capsule owner(y, [](void * p) noexcept { delete[] static_cast<float *>(p); });
+            kernels->mean_rows(x.data(), static_cast<int64_t>(x.shape(0)), static_cast<int64_t>(x.shape(1)), y);
+            return nb::ndarray<nb::numpy, float, nb::ndim<1>>(y, {x.shape(1)}, owner);
+        },
+        nb::arg("isa"), nb::arg("x"));
+    m.def(
+        "soft_max",
+        [](const std::string & isa, const Floats & x) {
+            const bankml::Kernels * kernels = kernels_for(isa);
+            if (x.size() == 0) throw nb::value_error("a softmax of something is needed");
+            float * y = new float[x.size()];
+            const nb::capsule owner(y, [](void * p) noexcept { delete[] static_cast<float *>(p); });
+            kernels->soft_max(x.data(), static_cast<int64_t>(x.size()), y);
+            return nb::ndarray<nb::numpy, float, nb::ndim<1>>(y, {x.size()}, owner);
+        },
+        nb::arg("isa"), nb::arg("x"));
+    m.def(
+        "descending",
+        [](const std::vector<double> & scores) {
+            // std::sort, for its order of equal scores is the reference's. A NaN would lead it astray.
+            const auto higher = [&](size_t a, size_t b) { return scores[a] > scores[b]; };
+            std::vector<size_t> order(scores.size());
+            std::iota(order.begin(), order.end(), size_t{0});
+            if (std::none_of(scores.begin(), scores.end(), [](double score) { return std::isnan(score); })) {
+                std::sort(order.begin(), order.end(), higher);
+            }
+            return order;
+        },
+        nb::arg("scores"));
     m.def("isa", [](const std::string & isa) { return kernels_for(isa)->name; }, nb::arg("isa") = "");
 }
 

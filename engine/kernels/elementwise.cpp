@@ -2,6 +2,7 @@
 #include "attention.h"
 #include "deviations.h"
 #include "matmul.h"
+#include "pooling.h"
 
 namespace bankml::BANKML_ISA {
 namespace {
@@ -65,6 +66,6 @@ extern const Kernels kernels;
 #endif
 const Kernels kernels{BANKML_KERNELS_NAME, rms_norm, swiglu, rotate, hadamard,    store_cache_row,
                       pack,                pack_row, matvec, matmul, attend_rows, attend_tile,
-                      sum_squares};
+                      sum_squares,         mean_rows, soft_max};
 
 }  // namespace bankml::BANKML_ISA

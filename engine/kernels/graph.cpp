@@ -9,7 +9,7 @@ namespace bankml {
 
 Graph::Graph(const Kernels* kernels, int n_threads, int64_t n_rows, KvCache cache, Rope rope)
     : kernels_(kernels), pool_(n_threads), n_rows_(n_rows), cache_(std::move(cache)), rope_(std::move(rope)),
-      scratch_(static_cast<size_t>(n_threads)),
+      passes_(1), scratch_(static_cast<size_t>(n_threads)),
       rope_table_(static_cast<size_t>(n_rows * rope_.n_rot()) * sizeof(float)) {}
 
 Graph::~Graph() = default;
@@ -19,11 +19,25 @@ int Graph::buffer(int64_t width, bool single) {
     return static_cast<int>(buffers_.size()) - 1;
 }
 
+size_t Graph::next_pass() {
+    passes_.emplace_back();
+    return passes_.size() - 1;
+}
+
 void Graph::embed(const Matrix& table, int output) {
     auto step = std::make_unique<Embed>();
     step->table = table;
     step->output = output;
-    steps_.push_back(std::move(step));
+    passes_.back().push_back(std::move(step));
+}
+
+void Graph::rms_norm(int input, int output, const float* weight, float eps) {
+    auto step = std::make_unique<Norm>();
+    step->input = input;
+    step->output = output;
+    step->weight = weight;
+    step->eps = eps;
+    passes_.back().push_back(std::move(step));
 }
 
 void Graph::linear(const LinearSpec& spec) {
@@ -46,7 +60,7 @@ void Graph::linear(const LinearSpec& spec) {
     }
     auto step = std::make_unique<Linear>();
     step->spec = spec;
-    steps_.push_back(std::move(step));
+    passes_.back().push_back(std::move(step));
 }
 
 void Graph::attention(const AttentionSpec& spec) {
@@ -59,7 +73,7 @@ void Graph::attention(const AttentionSpec& spec) {
     }
     auto step = std::make_unique<Attention>();
     step->spec = spec;
-    steps_.push_back(std::move(step));
+    passes_.back().push_back(std::move(step));
 }
 
 void Graph::fill_rope(const Batch& batch, int thread) {
@@ -72,10 +86,11 @@ void Graph::evaluate(const Batch& batch) {
     if (batch.n < 1 || batch.n > n_rows_ || batch.position < 0 || batch.position + batch.n > cache_.n_ctx()) {
         throw std::out_of_range("the micro-batch does not fit the context");
     }
-    for (auto& step : steps_) step->work.next.store(0, std::memory_order_relaxed);
+    const auto& steps = passes_.at(batch.pass);
+    for (auto& step : steps) step->work.next.store(0, std::memory_order_relaxed);
     pool_.run([&](int thread) {
         fill_rope(batch, thread);
-        for (auto& step : steps_) {
+        for (auto& step : steps) {
             if (!step->wanted(batch)) continue;
             step->run(*this, batch, thread);
             pool_.barrier();

@@ -1,7 +1,8 @@
-// A model's forward pass as a list of steps over row buffers, walked by a thread pool.
+// A model's forward passes as lists of steps over row buffers, walked by a thread pool.
 //
-// The list is written once, by engine/graph.py, from what engine/architectures/ describes. A step is already fused where
-// fusing changes no bit: a product takes the norm before it and the residual after it along.
+// The lists are written once, by engine/graph.py, from what engine/architectures/ describes. A step is already fused
+// where fusing changes no bit: a product takes the norm before it and the residual after it along. All passes share the
+// buffers and the KV cache.
 #pragma once
 
 #include <atomic>
@@ -17,12 +18,14 @@
 
 namespace bankml {
 
-// A micro-batch: n tokens at positions position..position+n-1. With `output`, the last row's logits are wanted.
+// A micro-batch: n tokens at positions position..position+n-1, to take through one pass. With `output`, the last row's
+// logits are wanted.
 struct Batch {
     const int32_t* tokens;
     int64_t n;
     int64_t position;
     bool output;
+    size_t pass = 0;
 };
 
 // What a product's input goes through first.
@@ -59,7 +62,11 @@ class Graph {
 
     // A new buffer of n_rows rows, or (single) of the one row whose logits are wanted.
     int buffer(int64_t width, bool single);
+    // The steps from here on are those of another pass; returns its number. Those before the first call are pass 0.
+    size_t next_pass();
     void embed(const Matrix& table, int output);
+    // Every row of `output` is that of `input`, normed.
+    void rms_norm(int input, int output, const float* weight, float eps);
     void linear(const LinearSpec& spec);
     void attention(const AttentionSpec& spec);
 
@@ -91,6 +98,7 @@ class Graph {
         Work work;
     };
     struct Embed;
+    struct Norm;
     struct Linear;
     struct Attention;
     // What a thread works in, sized for the widest step.
@@ -113,7 +121,7 @@ class Graph {
     KvCache cache_;
     Rope rope_;
     std::vector<Buffer> buffers_;
-    std::vector<std::unique_ptr<Step>> steps_;
+    std::vector<std::vector<std::unique_ptr<Step>>> passes_;
     std::vector<Scratch> scratch_;
     Pages panels_[kActivations];
     Pages rope_table_;   // [n_rows][n_rot]: cosine, sine, cosine, ...

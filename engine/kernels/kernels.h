@@ -106,6 +106,11 @@ struct Kernels {
                         float scale, float* scratch);
     // The squared deviations from `mean` of the logits but -inf, each partial sum a float.
     float (*sum_squares)(const float* logits, int64_t n, float mean);
+
+    // The mean of n rows of `width` floats, a multiple of eight.
+    void (*mean_rows)(const float* x, int64_t n, int64_t width, float* y);
+    // The softmax of n floats.
+    void (*soft_max)(const float* x, int64_t n, float* y);
 };
 
 // The weights of a row as floats; n is a multiple of the type's block. Not one of the Kernels: plain C on every machine,

@@ -35,6 +35,13 @@ void Graph::Embed::run(Graph& graph, const Batch& batch, int thread) {
     }
 }
 
+void Graph::Norm::run(Graph& graph, const Batch& batch, int thread) {
+    const int64_t width = graph.width(input);
+    for (int64_t i = thread; i < batch.n; i += graph.pool_.size()) {
+        graph.kernels_->rms_norm(graph.at(input).row(i), weight, graph.at(output).row(i), width, eps);
+    }
+}
+
 // --- Linear -----------------------------------------------------------------------------------------------------
 
 const float* Graph::Linear::prepare(Graph& graph, int64_t i, float* scratch) const {

@@ -15,6 +15,15 @@ struct Graph::Embed final : Graph::Step {
     void run(Graph& graph, const Batch& batch, int thread) override;
 };
 
+struct Graph::Norm final : Graph::Step {
+    int input;
+    int output;
+    const float* weight;
+    float eps;
+
+    void run(Graph& graph, const Batch& batch, int thread) override;
+};
+
 struct Graph::Linear final : Graph::Step {
     LinearSpec spec;
 

@@ -79,12 +79,20 @@ async def read_body(request: Request) -> Body:
     """
     raw = await request.body()
     read_ns = time.perf_counter_ns()
+    return Body(raw, json_object(parse_json(raw)), read_ns)
+
+
+def parse_json(raw: bytes) -> Any:
+    """A body as JSON, whatever its kind.
+
+    Raises:
+        BadRequest: it is not JSON.
+    """
     try:
-        value = orjson.loads(raw)
+        return orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise BadRequest(f"[json.exception.parse_error.101] parse error at {where}: {error.msg}") from None
-    return Body(raw, json_object(value), read_ns)
 
 
 def asked_model(residency: Residency, body: Mapping[str, Any]) -> str | None:

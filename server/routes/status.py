@@ -149,21 +149,12 @@ def _capabilities(model: Model) -> dict[str, bool]:
 NOT_SUPPORTED: Mapping[tuple[str, str], str] = {
     ("POST", "/props"): "This server does not support changing global properties. Start it with `--props`",
     **{
-        ("POST", path): "This server does not support embeddings. Start it with `--embeddings`"
-        for path in ("/embedding", "/embeddings", "/v1/embeddings")
-    },
-    **{
-        ("POST", path): "This server does not support reranking. Start it with `--reranking`"
-        for path in ("/rerank", "/reranking", "/v1/rerank", "/v1/reranking")
-    },
-    **{
         ("POST", path): f"{path} is not supported"
         for path in (
-            *("/infill", "/lora-adapters", "/v1/chat/completions/control"),
+            *("/infill", "/v1/chat/completions/control"),
             *("/v1/audio/transcriptions", "/audio/transcriptions"),
         )
     },
-    ("GET", "/lora-adapters"): "/lora-adapters is not supported",
 }
 """llama-server's endpoints that are not here: a 501 with its words where it has some, not a 404."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -65,7 +67,7 @@ class Runner:
             k_type=k_type,
             v_type=v_type,
         )
-        self.output = build(self.graph, plan(small_model(2, head_size)))
+        [self.output] = build(self.graph, plan(small_model(2, head_size)))
 
     def logits(self, tokens: list[int], position: int) -> bytes:
         self.graph.evaluate(np.array(tokens, np.int32), position, True)
@@ -93,9 +95,45 @@ def test_steps_after_the_last_attention_take_one_row() -> None:
 
 def test_a_norm_no_product_takes_along_is_refused() -> None:
     f = Forward(Rope(n_rot=32))
-    f.rms_norm(f.embedding(weight(np.random.default_rng(0), 4, 32)), np.ones(32, np.float32), 1e-5)
+    x = f.embedding(weight(np.random.default_rng(0), 4, 32))
+    f.add(f.rms_norm(x, np.ones(32, np.float32), 1e-5), x)
     with pytest.raises(ValueError, match="no step takes this rms_norm along"):
         plan(f)
+
+
+def test_a_norm_at_the_end_gives_every_row(rows_of: Callable[[Forward], NDArray[np.float32]]) -> None:
+    table = weight(np.random.default_rng(0), 4, 32)
+    plain, normed = Forward(Rope(n_rot=32)), Forward(Rope(n_rot=32))
+    plain.embedding(table)
+    normed.rms_norm(normed.embedding(table), np.full(32, 2.0, np.float32), 0.0)
+    rows = rows_of(plain)
+    lengths = np.sqrt((rows.astype(np.float64) ** 2).mean(axis=1, keepdims=True))
+    assert rows_of(normed) == pytest.approx(2.0 * rows / lengths, rel=1e-6)
+
+
+def test_passes_share_buffers_and_give_what_they_give_alone() -> None:
+    first, second = plan(small_model(2, 64)), plan(small_model(2, 64))
+    graph = Graph("", 2, N_ROWS, N_CTX, 2, 1, 64, Rope(n_rot=32))
+    results = build(graph, first, second)
+    tokens = np.arange(9, dtype=np.int32)
+    found = []
+    for number, result in enumerate(results):
+        graph.evaluate(tokens, 0, True, pass_number=number)
+        found.append(graph.row(result, 0).tobytes())
+    assert found == [Runner("").logits(tokens.tolist(), 0)] * 2
+
+
+@pytest.fixture
+def rows_of() -> Callable[[Forward], NDArray[np.float32]]:
+    """The rows a pass over the tokens 0 to 3 ends in."""
+
+    def evaluate(f: Forward) -> NDArray[np.float32]:
+        graph = Graph("", 2, 4, 256, 1, 1, 32, Rope(n_rot=32))
+        [result] = build(graph, plan(f))
+        graph.evaluate(np.arange(4, dtype=np.int32), 0, True)
+        return graph.rows(result, 4).copy()
+
+    return evaluate
 
 
 def normed_heads(weights: int, eps: float = 1e-5) -> Forward:
@@ -150,7 +188,7 @@ def test_a_bias_is_added_to_the_product_and_then_the_residual(n: int) -> None:
         if with_bias:
             f.add(y, x)
         graph = Graph("", 2, n, 256, 1, 1, 32, Rope(n_rot=32))
-        output = build(graph, plan(f))
+        [output] = build(graph, plan(f))
         graph.evaluate(np.arange(n, dtype=np.int32), 0, True)
         found.append(np.stack([graph.row(output, i).copy() for i in range(n)]))
     rows = np.stack([embedded(table, i) for i in range(n)])

@@ -50,6 +50,7 @@ def test_every_variable_of_every_setting_is_read(monkeypatch: pytest.MonkeyPatch
         "reasoning_format": "none",
         "reasoning": "off",
         "allow_origin": "https://example.com",
+        "pooling": "mean",
     }
     defaults = load_settings()
     for name, flag in FLAGS.items():
@@ -207,6 +208,8 @@ def test_threads_default_to_physical_cores_within_the_cpu_set_and_zero_is_all() 
             {"listen": "localhost:1", "port": "2"},
             "--listen and --upstream name the addresses: neither --host nor --port goes with them",
         ),
+        ({"pooling": "max"}, "--pooling 'max': must be 'none', 'mean', 'cls', 'last' or 'rank'"),
+        ({"reranking": True, "pooling": "mean"}, "--pooling 'mean': --reranking is --pooling rank"),
         ({"n_predict": "-2"}, "--n-predict '-2': must be greater than or equal to -1"),
         ({"api_key_file": "/no/file"}, "--api-key-file: failed to open file '/no/file': No such file or directory"),
     ],
@@ -215,6 +218,24 @@ def test_a_bad_flag_is_one_line_that_names_it(flags: dict[str, Any], text: str) 
     with pytest.raises(SettingsError) as caught:
         load_settings(flags)
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("flags", "embeds", "pooling"),
+    [
+        ({}, False, None),
+        ({"pooling": "mean"}, False, "mean"),
+        ({"embeddings": True}, True, None),
+        ({"embeddings": True, "pooling": "rank"}, True, "rank"),
+        ({"reranking": True}, True, "rank"),
+        ({"reranking": True, "pooling": "rank"}, True, "rank"),
+    ],
+)
+def test_reranking_is_embedding_with_a_pooling_of_its_own(
+    flags: dict[str, Any], embeds: bool, pooling: str | None
+) -> None:
+    settings = load_settings(flags)
+    assert (settings.embeds, settings.pooling_type) == (embeds, pooling)
 
 
 def test_a_bad_variable_is_one_line_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,6 @@ def test_what_llama_cpp_refuses_too_is_refused(tiny: ModelFile, keys: dict[str, 
         ("rope__scaling__yarn_log_multiplier", 0.5),
         ("rope__scaling__yarn_ext_factor", 0.5),
         ("rope__dimension_sections", [1, 2, 3, 4]),
-        ("pooling_type", 3),
         ("vocab_size", 99),
     ],
 )
@@ -135,6 +134,28 @@ def test_what_llama_cpp_does_not_read_for_these_architectures_changes_nothing(
     tiny: ModelFile, name: str, value: Any
 ) -> None:
     assert config(tiny, **{name: value}) == config(tiny)
+
+
+@pytest.mark.parametrize(
+    ("value", "pooling"),
+    [(None, "none"), (-1, "none"), (0, "none"), (1, "mean"), (2, "cls"), (3, "last"), (4, "rank")],
+)
+def test_the_file_says_how_rows_are_pooled(tiny: ModelFile, value: int | None, pooling: str) -> None:
+    keys = {} if value is None else {"pooling_type": value}
+    assert config(tiny, **keys).pooling == pooling
+
+
+@pytest.mark.parametrize("value", [5, -2, "mean"])
+def test_a_pooling_nobody_knows_is_refused(tiny: ModelFile, value: Any) -> None:
+    with pytest.raises(UnplayableModel, match=r"pooling_type is not a number from 0 to 4"):
+        config(tiny, pooling_type=value)
+
+
+def test_a_classifier_has_a_score_a_label_or_one(tiny: ModelFile) -> None:
+    assert config(tiny).n_labels == 1
+    assert config(tiny, classifier__output_labels=["yes", "no"]).n_labels == 2
+    with pytest.raises(UnplayableModel, match="output_labels is not an array of strings"):
+        config(tiny, classifier__output_labels=7)
 
 
 @pytest.mark.parametrize("name", list(tiny_llama().tensors))

@@ -1,0 +1,66 @@
+"""Texts as vectors on a borrowed engine: one after another in the one slot, each a task of it.
+
+No other conversation's state is parked for them or taken up, as in llama-server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from engine.embeddings import check_input, embed
+from engine.generation import Final, GenerationRequest, Step, Timings
+from engine.pooling import FloatArray, Pooling
+from slots.residency import Lease
+from slots.slot import Job
+
+
+async def embed_all(
+    lease: Lease, texts: Sequence[Sequence[int]], pooling: Pooling, form: Any = None
+) -> list[FloatArray]:
+    """The embedding of each text; see `engine.embeddings.embed`. The slot then holds the last one.
+
+    Cancelled, it stops the engine before its next micro-batch and returns when that is idle.
+
+    Args:
+        lease: the engine.
+        texts: each one's tokens.
+        pooling: which rows make an embedding.
+        form: `Job.form` of each task.
+
+    Raises:
+        What `engine.embeddings.embed` raises, once the texts before that one are done.
+    """
+    stop = threading.Event()
+    jobs = [Job(GenerationRequest(text), form=form) for text in texts]
+    work = asyncio.ensure_future(lease.run(_embed_all, lease, jobs, pooling, stop.is_set))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([work])
+        raise
+
+
+def _embed_all(lease: Lease, jobs: Sequence[Job], pooling: Pooling, cancelled: Callable[[], bool]) -> list[FloatArray]:
+    return [_embed(lease, job, pooling, cancelled) for job in jobs]
+
+
+def _embed(lease: Lease, job: Job, pooling: Pooling, cancelled: Callable[[], bool]) -> FloatArray:
+    slot, text = lease.slot, job.request.prompt
+    task = slot.start(job, slot.reuse(text) if pooling.splits else 0)
+    started_ns = time.perf_counter_ns()
+    try:
+        check_input(lease.model, text, pooling)
+        task.begun = True
+        vector = embed(lease.model, text, pooling, cached=slot.tokens, n_past=task.n_cached, cancelled=cancelled)
+        timings = Timings(task.n_cached, len(text) - task.n_cached, time.perf_counter_ns() - started_ns)
+        final = Final("none", tokens_cached=len(text), tokens_evaluated=len(text))
+        task.step = Step("", None, False, 0, timings, final)
+        return vector
+    finally:
+        task.end(len(slot.tokens))
+        lease.residency.on_end(lease.entry, task)
