@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
-from engine.errors import Cancelled, ModelFileLost
+from engine.errors import Cancelled, InvalidRequest, ModelFileLost
 from engine.generation import Step, generate
 from engine.model import Model, ModelOptions
 from registry.catalog import Catalog, Entry
@@ -30,6 +30,9 @@ from slots.verification import Verification
 
 FOREVER = math.inf
 """A keep-alive that never runs out."""
+
+MAX_SHOWN = 1_000_000
+"""Probabilities of an answer at most, those of all its tokens together; each takes some hundred bytes."""
 
 REAP_INTERVAL = 1.0
 """Seconds between two looks of the reaper."""
@@ -79,6 +82,7 @@ class StepStream:
         self._stop = threading.Event()
         self._residency = residency
         self._woken = False
+        self._n_shown = 0
         self._on_end = residency.on_end
         self._error: BaseException | None = None
         self._idle = False
@@ -112,8 +116,16 @@ class StepStream:
         self._loop.call_soon_threadsafe(self._has_begun)
         for step in steps:
             task.step = step
+            self._count_shown(step)
             if step.final is None:
                 self._hand_over(index, step)
+
+    def _count_shown(self, step: Step) -> None:
+        """Bounds what an answer with probabilities takes in memory, however slowly it is read."""
+        if step.shown is not None:
+            self._n_shown += len(step.shown.best)
+            if self._n_shown > MAX_SHOWN:
+                raise InvalidRequest(f"the answer has more than {MAX_SHOWN} probabilities; ask for fewer")
 
     def _is_stopped(self) -> bool:
         return self._stop.is_set() or self._residency.interruption is not None

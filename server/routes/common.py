@@ -22,7 +22,8 @@ from server.metrics import Metrics
 from server.receipts import Receipt
 from server.settings import Settings
 from server.streams import sse
-from server.wire.fields import CompletionFields
+from server.wire.fields import MAX_WORDS, CompletionFields
+from server.wire.json_size import too_much_structure
 from server.wire.llama import Defaults, build_job, choices, json_object
 from slots.residency import Residency
 from slots.slot import Job
@@ -75,19 +76,24 @@ async def read_body(request: Request) -> Body:
     """The body of a POST.
 
     Raises:
-        BadRequest: it is not JSON, or not an object.
+        BadRequest: it is not JSON, or not an object, or has too much in it.
     """
     raw = await request.body()
     read_ns = time.perf_counter_ns()
-    return Body(raw, json_object(parse_json(raw)), read_ns)
+    body = json_object(parse_json(raw))
+    if len(body) > MAX_WORDS:
+        raise BadRequest(f"the body has more than {MAX_WORDS} fields")
+    return Body(raw, body, read_ns)
 
 
 def parse_json(raw: bytes) -> Any:
     """A body as JSON, whatever its kind.
 
     Raises:
-        BadRequest: it is not JSON.
+        BadRequest: it is not JSON, or has too much in it.
     """
+    if reason := too_much_structure(raw):
+        raise BadRequest(reason)
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as error:

@@ -8,7 +8,7 @@ as absent. What we do not do yet is refused by name unless it asks for nothing.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, ValidationInfo
@@ -26,6 +26,8 @@ MAX_CHOICES = 16
 """Answers to one prompt at most (`n`); llama-server's limit is the number of its slots."""
 
 _MAX_TRIGGERS = 1000
+MAX_WORDS = 1024
+"""Texts of a list that is gone through at every token, and fields of a body."""
 
 REASONING_FORMATS = {"none": "none", "auto": "auto", "deepseek": "deepseek", "deepseek-legacy": "deepseek-legacy"}
 
@@ -137,12 +139,19 @@ def refuse_when(asks: Callable[[Any], bool]) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def few(items: Sized) -> None:
+    """Refuses a list with too many items."""
+    if len(items) > MAX_WORDS:
+        raise ValueError(f"there are more than {MAX_WORDS} items")
+
+
 def _stop(value: object, info: ValidationInfo) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list):
         _ignore(info)
         return ()
+    few(value)
     # llama-server skips what its JSON library calls empty (null, [], {}); an empty string is none of these
     return tuple(_string(word) for word in value if word is not None and word not in ([], {}))
 
@@ -151,12 +160,14 @@ def _response_fields(value: object, info: ValidationInfo) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         _ignore(info)
         return ()
+    few(value)
     return tuple(value)
 
 
 def _breakers(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
         raise ValueError("Error: dry_sequence_breakers must be a non-empty array of strings")
+    few(value)
     return tuple(value)
 
 
@@ -231,6 +242,7 @@ def _samplers(value: object, info: ValidationInfo) -> tuple[str, ...] | str | No
     if not isinstance(value, list):
         _ignore(info)
         return None
+    few(value)
     names = tuple(_string(name) for name in value)
     if len(sampler_names(names)) < len(names):
         _ignore(info)  # the names that are none
@@ -259,7 +271,9 @@ def _items(value: object) -> Iterable[object]:
 
 
 def _strings(value: object) -> tuple[str, ...]:
-    return tuple(_string(item) for item in _items(value))
+    items = tuple(_items(value))
+    few(items)
+    return tuple(_string(item) for item in items)
 
 
 def _id_slot(value: object, info: ValidationInfo) -> int:

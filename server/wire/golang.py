@@ -15,6 +15,8 @@ from typing import Any, Final, NoReturn
 
 import orjson
 
+from server.wire.json_size import too_much_structure
+
 _SYNTAX: Final = {
     "Expecting value": "looking for beginning of value",
     "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
@@ -46,11 +48,13 @@ def loads(body: bytes) -> Any:
     """The JSON value in `body`, read as Go reads it: bytes that are no UTF-8 and unpaired surrogates become U+FFFD.
 
     Raises:
-        InvalidBody: empty, or not JSON. Unlike Go's decoder, which stops reading after the first value, text after it
-            is an error.
+        InvalidBody: empty, with too much in it, or not JSON. Unlike Go's decoder, which stops reading after the first
+            value, text after it is an error.
     """
     if not body.strip():
         raise InvalidBody("missing request body")
+    if reason := too_much_structure(body):
+        raise InvalidBody(reason)
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -25,6 +25,9 @@ _PROMPT_KINDS = (
     "or a list of mixed strings & tokens."
 )
 
+MAX_PROMPTS = 1024
+"""Prompts of one request."""
+
 _SAMPLING_NAMES = frozenset(field.name for field in fields(SamplingParams)) & frozenset(CompletionFields.model_fields)
 _GRAMMAR_NAMES = frozenset({"grammar_type", "grammar_lazy", "grammar_triggers", "generation_prompt"})
 
@@ -93,12 +96,14 @@ def tokenize_prompts(tokenizer: Tokenizer, prompt: Any) -> list[list[int]]:
     """The prompts of a request, each as tokens: a list without any token id holds several prompts.
 
     Raises:
-        BadRequest: there is none, or one is of no known kind.
+        BadRequest: there is none, there are too many, or one is of no known kind.
     """
     if not isinstance(prompt, list) or any(is_token(part) for part in prompt):
         return [tokenize_prompt(tokenizer, prompt)]
     if not prompt:
         raise BadRequest('"prompt" must not be empty')
+    if len(prompt) > MAX_PROMPTS:
+        raise BadRequest(f'"prompt" has more than {MAX_PROMPTS} prompts')
     return [tokenize_prompt(tokenizer, part) for part in prompt]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from server.durations import go_duration
+from server.wire.fields import MAX_WORDS
 from server.wire.golang import InvalidBody, interface_type, kind, quote
 
 FOREVER: Final = math.inf
@@ -141,4 +142,6 @@ def _stop(value: Any) -> tuple[str, ...]:
         raise InvalidBody('option "stop" must be of type array')
     if not all(isinstance(item, str) for item in value):
         raise InvalidBody('option "stop" must be of an array of strings')
+    if len(value) > MAX_WORDS:
+        raise InvalidBody(f'option "stop" has more than {MAX_WORDS} items')
     return tuple(item for item in value if item)

@@ -228,3 +228,22 @@ def test_progress_comes_before_the_first_token_of_a_stream(start_server: Callabl
     assert [one["prompt_progress"]["processed"] for one in told] == [0, 32, n_prompt]
     assert all((one["tokens"], one["tokens_predicted"], one["content"]) == ([0], 0, "") for one in told)
     assert list(told[0]["prompt_progress"]) == ["total", "cache", "processed", "time_ms"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"stop": ["x"] * 1025}, "Field 'stop': there are more than 1024 items"),
+        ({"dry_sequence_breakers": ["x"] * 1025}, "Field 'dry_sequence_breakers': there are more than 1024 items"),
+        ({"samplers": ["top_k"] * 1025}, "Field 'samplers': there are more than 1024 items"),
+        ({"response_fields": ["x"] * 1025}, "Field 'response_fields': there are more than 1024 items"),
+        ({f"field{n}": 1 for n in range(1025)}, "the body has more than 1024 fields"),
+        ({"prompt": ["x"] * 1025}, '"prompt" has more than 1024 prompts'),
+        ({"prompt": [[]] * 100_001}, "the body has more than 100000 arrays and objects"),
+        ({"n_probs": 49152, "n_predict": 200}, "the answer has more than 1000000 probabilities; ask for fewer"),
+    ],
+)
+def test_what_would_take_all_time_or_memory_is_refused(client: httpx.Client, body: dict[str, Any], says: str) -> None:
+    answer = client.post("/completion", json={"prompt": "a", "n_predict": 1, **body})
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, says)
+    assert client.post("/completion", json={"prompt": "a", "n_predict": 1}).status_code == 200
