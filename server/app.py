@@ -16,12 +16,28 @@ from server.cors import Origins
 from server.errors import ApiError, handle
 from server.guards import READ_TIMEOUT, Guards
 from server.metrics import Gauge, Metrics
-from server.routes import api, bankml, embeddings, input_tokens, llama, lora, messages, responses, slots, status, v1
+from server.routes import (
+    api,
+    bankml,
+    embeddings,
+    features,
+    input_tokens,
+    llama,
+    lora,
+    messages,
+    responses,
+    slots,
+    status,
+    v1,
+)
 from server.settings import Settings
 from server.streams import ClientDisconnected, ServerStopping
 from slots.prompt_cache import PromptCache
 from slots.residency import Residency
 from slots.slot_file import SlotFolder
+
+OWN = (*status.routes, *llama.routes, *slots.routes, *embeddings.routes, *lora.routes, *features.routes)
+"""llama-server's endpoints that are nobody else's."""
 
 CONVERTED = (*responses.routes, *messages.routes, *input_tokens.routes)
 """What is asked in other words than a chat request, and answered as one."""
@@ -53,10 +69,7 @@ def create_app(settings: Settings, residency: Residency) -> Starlette:
             await residency.stop()
 
     app = Starlette(
-        routes=[
-            *(*status.routes, *llama.routes, *slots.routes, *v1.routes, *CONVERTED),
-            *(*embeddings.routes, *lora.routes, *api.routes, *bankml.routes),
-        ],
+        routes=[*OWN, *v1.routes, *CONVERTED, *api.routes, *bankml.routes],
         middleware=[
             Middleware(Origins, allow_origins=settings.allow_origin),
             Middleware(

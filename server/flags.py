@@ -84,7 +84,6 @@ _IGNORED = """
 -cb --cont-batching
 -nocb --no-cont-batching
 --keep =N
---spm-infill
 --repack
 --no-context-shift
 --jinja

@@ -51,7 +51,6 @@ CacheType = Literal["f16", "q8_0"]
 
 _MODEL, _CONTEXT, _ANSWERS, _ACCESS = "Model", "Context and batches", "Chat answers", "Access"
 _EMBEDDINGS = "Embeddings"
-_LATER = "Taken, without effect yet"
 
 
 class Settings(SamplingSettings):
@@ -131,6 +130,10 @@ class Settings(SamplingSettings):
         Path | None, flag("--slot-save-path --slot-dir", "BANKML_SLOT_DIR", "DIR", group=_CONTEXT)
     ] = Field(None, description="folder for saved slots, made if it is not there; opens POST /slots/0")
 
+    spm_infill: Annotated[Switch, flag("--spm-infill", group=_CONTEXT)] = Field(
+        False, description="/infill: the suffix before the prefix, as some models want it"
+    )
+
     # -- answers
     reasoning: Annotated[
         Annotated[Literal["auto", "on", "off"], BeforeValidator(_reasoning)],
@@ -188,7 +191,7 @@ class Settings(SamplingSettings):
     metrics: Annotated[Switch, flag("--metrics", "LLAMA_ARG_ENDPOINT_METRICS")] = Field(
         False, description="answer GET /metrics"
     )
-    props: Annotated[Switch, flag("--props", "LLAMA_ARG_ENDPOINT_PROPS", group=_LATER)] = Field(
+    props: Annotated[Switch, flag("--props", "LLAMA_ARG_ENDPOINT_PROPS")] = Field(
         False, description="allow POST /props"
     )
     verbose: Annotated[Switch, flag("-v --verbose --log-verbose", "BANKML_VERBOSE")] = Field(

@@ -31,7 +31,7 @@ from server.routes.common import (
 from server.streams import SSE, EventStream, sse, until_disconnect
 from server.wire import openai
 from server.wire.chat_output import formed
-from server.wire.llama import Format
+from server.wire.llama import Format, with_native
 from server.wire.named_events import Event, NamedEvents
 from slots.slot import Job
 
@@ -87,7 +87,15 @@ class ChatRun:
 
     def shown_as(self, answer: Answer) -> Format:
         """What the answer shows besides its text."""
-        return Format(shown_name(self._settings, answer.entry), self.chat.fields, self._defaults.n_predict)
+        form = Format(
+            shown_name(self._settings, answer.entry),
+            formed(self.chat.fields, self.form),
+            self._defaults.n_predict,
+            "peg-native",
+            self.form.generation_prompt,
+            self.chat.reasoning_format or self._settings.reasoning_format,
+        )
+        return with_native(form, answer.model, answer.jobs)
 
     def reader(self) -> AnswerReader:
         """Cuts a stream; the beginning of a continued answer is said again where llama-server says it."""

@@ -72,15 +72,21 @@ class Body:
     read_ns: int
 
 
-async def read_body(request: Request) -> Body:
+async def read_body(request: Request, *, not_an_object: str = "") -> Body:
     """The body of a POST.
+
+    Args:
+        not_an_object: what to say of JSON that is no object; llama-server's usual complaint when left out.
 
     Raises:
         BadRequest: it is not JSON, or not an object, or has too much in it.
     """
     raw = await request.body()
     read_ns = time.perf_counter_ns()
-    body = json_object(parse_json(raw))
+    value = parse_json(raw)
+    if not_an_object and not isinstance(value, dict):
+        raise BadRequest(not_an_object)
+    body = json_object(value)
     if len(body) > MAX_WORDS:
         raise BadRequest(f"the body has more than {MAX_WORDS} fields")
     return Body(raw, body, read_ns)

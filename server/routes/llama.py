@@ -1,9 +1,9 @@
-"""llama-server's own endpoints: `/completion`, `/tokenize`, `/detokenize`, `/apply-template`."""
+"""llama-server's own endpoints: `/completion`, `/infill`, `/tokenize`, `/detokenize`, `/apply-template`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -14,6 +14,7 @@ from engine.generation import Step
 from engine.model import Model
 from server.answers import Answer
 from server.routes.common import (
+    Body,
     Run,
     Style,
     asked_model,
@@ -28,8 +29,8 @@ from server.routes.common import (
     shown_name,
 )
 from server.streams import SSE, EventStream, until_disconnect
-from server.wire import llama, openai, openai_completions
-from server.wire.fields import parse_fields
+from server.wire import infill, llama, openai, openai_completions
+from server.wire.fields import CompletionFields, parse_fields
 from slots.slot import Job
 
 
@@ -38,27 +39,63 @@ async def completion(request: Request) -> Response:
     body = await read_body(request)
     prompt = llama.required_prompt(body.json)
     fields = parse_fields(body.json, openai_completions.COMPLETION_KNOWN)
+    return await _complete(request, body, fields, lambda model: llama.tokenize_prompts(model.tokenizer, prompt))
+
+
+async def fill(request: Request) -> Response:
+    """`POST /infill`: what fills the gap between two texts, in the shape of `/completion`."""
+    residency, settings = residency_of(request), settings_of(request)
+    if len(residency.catalog.entries()) == 1:  # before the body is looked at, as in llama-server
+        infill.require_markers((await residency.current_or_default()).model.tokenizer)
+    body = await read_body(request)
+    asked = infill.parse_infill(body.json)
+    fields = parse_fields(body.json, infill.KNOWN)
+
+    def prompts(model: Model) -> list[list[int]]:
+        tokens = infill.infill_prompt(
+            asked,
+            model.tokenizer,
+            n_batch=settings.n_batch,
+            n_predict=settings.n_predict,
+            n_ctx=model.n_ctx,
+            suffix_first=settings.spm_infill,
+        )
+        return [tokens]
+
+    return await _complete(request, body, fields, prompts, asked.ignored)
+
+
+async def _complete(
+    request: Request,
+    body: Body,
+    fields: CompletionFields,
+    prompts: Callable[[Model], list[list[int]]],
+    ignored: tuple[str, ...] = (),
+) -> Response:
+    """The answer to a completion request, whole or streamed.
+
+    Args:
+        prompts: their tokens.
+        ignored: fields that were accepted and change nothing, besides those of `fields`.
+    """
     residency, defaults, settings = residency_of(request), defaults_of(request), settings_of(request)
 
     def build(model: Model) -> list[Job]:
-        prompts = llama.tokenize_prompts(model.tokenizer, prompt)
-        return [job for tokens in prompts for job in checked_jobs(tokens, fields, model, defaults)]
+        return [job for tokens in prompts(model) for job in checked_jobs(tokens, fields, model, defaults)]
 
-    def form_of(answer: Answer) -> llama.Format:
-        return llama.Format(
-            shown_name(settings, answer.entry), fields, defaults.n_predict, reasoning_format=settings.reasoning_format
-        )
+    def events_of(answer: Answer) -> llama.NativeEvents:
+        name, reasoning_format = shown_name(settings, answer.entry), settings.reasoning_format
+        form = llama.Format(name, fields, defaults.n_predict, reasoning_format=reasoning_format)
+        return llama.NativeEvents(answer.model, answer.jobs, form)
 
-    run = Run(residency, asked_model(residency, body.json), build, body, fields.ignored)
+    run = Run(residency, asked_model(residency, body.json), build, body, (*fields.ignored, *ignored))
     if fields.stream:
-        events = run_stream(run, lambda answer: _Style(answer, form_of(answer)))
-        return EventStream(events, SSE, ping=fields.sse_ping_interval)
+        return EventStream(
+            run_stream(run, lambda answer: _Style(events_of(answer))), SSE, ping=fields.sse_ping_interval
+        )
     whole = await until_disconnect(request, run_whole(run))
-    answer, form = whole.answer, form_of(whole.answer)
-    bodies = [
-        llama.final_body(index, final, timings, answer.jobs[index], answer.model, form)
-        for index, (final, timings) in enumerate(whole.finals)
-    ]
+    events = events_of(whole.answer)
+    bodies = [events.final(index, *end) for index, end in enumerate(whole.finals)]
     whole.receipt.text(llama.whole_text(whole.finals[0][0]))
     receipt = whole.finish()
     for shown in bodies:
@@ -69,19 +106,17 @@ async def completion(request: Request) -> Response:
 class _Style(Style):
     """A `/completion` stream."""
 
-    def __init__(self, answer: Answer, form: llama.Format) -> None:
-        self._answer = answer
-        self._form = form
+    def __init__(self, events: llama.NativeEvents) -> None:
+        self._events = events
 
     def text_of(self, index: int, step: Step) -> str:
         return step.text if step.send else ""
 
     def events(self, index: int, step: Step, text: str) -> Iterator[dict[str, Any]]:
-        job = self._answer.jobs[index]
         if step.send or step.progress is not None:
-            yield llama.partial_event(index, step, len(job.request.prompt), self._form)
+            yield self._events.partial(index, step)
         if step.final is not None:
-            yield llama.final_body(index, step.final, step.timings, job, self._answer.model, self._form)
+            yield self._events.final(index, step.final, step.timings)
 
     def receipt(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
         return {"bankml_receipt": receipt}
@@ -103,7 +138,7 @@ async def detokenize(request: Request) -> Response:
 
 async def apply_template(request: Request) -> Response:
     """`POST /apply-template`: the prompt a chat request would become."""
-    body = await read_body(request)
+    body = await read_body(request, not_an_object=openai.NO_MESSAGES)
     chat = openai.parse_chat(body.json)
     resident = await residency_of(request).current_or_default()
     template = openai.required_template(resident.model.template)
@@ -116,6 +151,7 @@ async def apply_template(request: Request) -> Response:
 routes = [
     Route("/completion", completion, methods=["POST"]),
     Route("/completions", completion, methods=["POST"]),
+    Route("/infill", fill, methods=["POST"]),
     Route("/tokenize", tokenize, methods=["POST"]),
     Route("/detokenize", detokenize, methods=["POST"]),
     Route("/apply-template", apply_template, methods=["POST"]),

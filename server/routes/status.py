@@ -68,6 +68,14 @@ async def props(request: Request) -> Response:
     return json_response(props_body(resident, settings_of(request)))
 
 
+async def change_props(request: Request) -> Response:
+    """`POST /props`, with `--props`: there is nothing that can be changed, in llama-server neither."""
+    if not settings_of(request).props:
+        raise ApiError(501, "This server does not support changing global properties. Start it with `--props`")
+    await request.body()
+    return json_response({"success": True})
+
+
 async def metrics(request: Request) -> Response:
     """`GET /metrics`, with `--metrics`: Prometheus' text, at once, whatever the engine is doing."""
     if not settings_of(request).metrics:
@@ -128,7 +136,7 @@ def props_body(resident: Resident, settings: Settings) -> dict[str, Any]:
         "modalities": {"vision": False, "video": False, "audio": False},
         "media_marker": _MEDIA_MARKER,
         "endpoint_slots": settings.slots,
-        "endpoint_props": False,
+        "endpoint_props": settings.props,
         "endpoint_metrics": settings.metrics,
         "ui": False,
         "ui_settings": {},
@@ -146,32 +154,12 @@ def _capabilities(model: Model) -> dict[str, bool]:
     return {} if model.template is None else dict(sorted(asdict(model.template.capabilities).items()))
 
 
-NOT_SUPPORTED: Mapping[tuple[str, str], str] = {
-    ("POST", "/props"): "This server does not support changing global properties. Start it with `--props`",
-    **{
-        ("POST", path): f"{path} is not supported"
-        for path in (
-            *("/infill", "/v1/chat/completions/control"),
-            *("/v1/audio/transcriptions", "/audio/transcriptions"),
-        )
-    },
-}
-"""llama-server's endpoints that are not here: a 501 with its words where it has some, not a 404."""
-
-
-def _refusing(path: str, method: str, message: str) -> Route:
-    async def refuse(request: Request) -> Response:
-        raise ApiError(501, message)
-
-    return Route(path, refuse, methods=[method])
-
-
 routes = [
     Route("/health", health, methods=["GET"]),
     Route("/v1/health", health, methods=["GET"]),
     Route("/models", models, methods=["GET"]),
     Route("/v1/models", models, methods=["GET"]),
     Route("/props", props, methods=["GET"]),
+    Route("/props", change_props, methods=["POST"]),
     Route("/metrics", metrics, methods=["GET"]),
-    *(_refusing(path, method, message) for (method, path), message in NOT_SUPPORTED.items()),
 ]

@@ -36,7 +36,7 @@ from slots.slot import Job
 
 async def chat_completions(request: Request) -> Response:
     """`POST /v1/chat/completions`, whole or streamed."""
-    body = await read_body(request)
+    body = await read_body(request, not_an_object=openai.NO_MESSAGES)
     chat = openai.parse_chat(body.json)
     talk = ChatRun(request, body, chat)
     if chat.fields.stream:
@@ -88,7 +88,9 @@ async def completions(request: Request) -> Response:
         return [job for tokens in prompts for job in checked_jobs(tokens, fields, model, defaults)]
 
     def form_of(answer: Answer) -> llama.Format:
-        return llama.Format(shown_name(settings, answer.entry), fields, defaults.n_predict)
+        name, reasoning_format = shown_name(settings, answer.entry), settings.reasoning_format
+        form = llama.Format(name, fields, defaults.n_predict, reasoning_format=reasoning_format)
+        return llama.with_native(form, answer.model, answer.jobs)
 
     ignored = fields.ignored + (("echo",) if fields.echo else ())
     run = Run(residency, asked_model(residency, body.json), build, body, ignored)

@@ -204,6 +204,7 @@ class Format:
         n_predict: the command line's limit, shown when the request has none.
         chat_format, generation_prompt: what llama-server shows of its chat parser.
         reasoning_format: the command line's, shown when the request has none.
+        native: what `__verbose` shows, None when it is not asked for.
     """
 
     model: str
@@ -212,6 +213,35 @@ class Format:
     chat_format: str = "Content-only"
     generation_prompt: str = ""
     reasoning_format: str = "deepseek"
+    native: NativeEvents | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NativeEvents:
+    """An answer in the shape of `/completion`, whichever API gives it: its own endpoint, and `__verbose` elsewhere.
+
+    Attributes:
+        model: who answers.
+        jobs: what was asked, one an answer.
+        form: what the answers show.
+    """
+
+    model: Model
+    jobs: Sequence[Job]
+    form: Format
+
+    def partial(self, index: int, step: Step) -> dict[str, Any]:
+        """An event of a stream."""
+        return partial_event(index, step, len(self.jobs[index].request.prompt), self.form)
+
+    def final(self, index: int, final: Final, timings: Timings) -> dict[str, Any]:
+        """The body, or the last event of a stream."""
+        return final_body(index, final, timings, self.jobs[index], self.model, self.form)
+
+
+def with_native(form: Format, model: Model, jobs: Sequence[Job]) -> Format:
+    """The same, and what `__verbose` shows if the request asks for it."""
+    return replace(form, native=NativeEvents(model, jobs, form)) if form.fields.verbose else form
 
 
 def _sampling_settings(params: SamplingParams) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from server.wire.chat_output import WantedOutput, parse_output
 from server.wire.chat_tools import AskedTools, parse_tools, shown_call_delta, shown_calls
 from server.wire.fields import CompletionFields, parse_fields, reasoning_format_of, to_int
 from server.wire.llama import Format, shown_tokens, shows_timings, whole_text
-from server.wire.openai_parts import finish_reason, new_id, summed, usage
+from server.wire.openai_parts import finish_reason, new_id, summed, usage, verbose
 
 CHAT_KNOWN = frozenset(
     {
@@ -38,6 +38,9 @@ PROMPT_FIELDS = frozenset(
     }
 )
 """Fields of a chat request that llama-server reads to make its prompt."""
+
+NO_MESSAGES = "'messages' is required"
+"""What llama-server says of a chat request without messages, and of one that is no object."""
 
 Message = dict[str, Any]
 
@@ -87,7 +90,7 @@ def parse_chat(body: Mapping[str, Any]) -> ChatRequest:
     """
     output = parse_output(body)
     if "messages" not in body:
-        raise BadRequest("'messages' is required")
+        raise BadRequest(NO_MESSAGES)
     messages = _parse_messages(body["messages"])
     tools = parse_tools(body)
     add_generation_prompt = body.get("add_generation_prompt")
@@ -309,6 +312,7 @@ def chat_body(message: ChatMessage, final: Final, timings: Timings, form: Format
         "object": "chat.completion",
         "usage": usage(final.tokens_evaluated, timings),
         "id": new_id(),
+        **verbose(form, lambda native: native.final(0, final, timings)),
         "timings": timings.as_dict(),
     }
 
@@ -367,16 +371,16 @@ class ChatChunks:
             chunks[-1]["prompt_progress"] = asdict(step.progress)
         yield from chunks
         if step.final is not None:
-            yield from (self._chunk(_shown_delta(delta)) for delta in self._last_deltas)
             yield from self._last(step.final, step.timings)
 
     def _last(self, final: Final, timings: Timings) -> Iterator[dict[str, Any]]:
-        last = self._chunk({}, finish_reason(final, self._reader.message))
+        chunks = [self._chunk(_shown_delta(delta)) for delta in self._last_deltas]
+        chunks.append(self._chunk({}, finish_reason(final, self._reader.message)))
         if self._form.fields.stream_options.include_usage:
-            yield last
-            last = {"choices": [], **self._base, "usage": usage(final.tokens_evaluated, timings)}
-        last["timings"] = timings.as_dict()
-        yield last
+            chunks.append({"choices": [], **self._base, "usage": usage(final.tokens_evaluated, timings)})
+        chunks[-1]["timings"] = timings.as_dict()
+        chunks[0] |= verbose(self._form, lambda native: native.final(self._index, final, timings))
+        yield from chunks
 
     def receipt(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
         """The receipt's event. It has an empty delta too, for clients that read `choices[0]` of every chunk."""

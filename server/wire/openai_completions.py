@@ -10,7 +10,7 @@ from typing import Any
 from engine.generation import Final, Shown, Step, Timings
 from server.receipts import BUILD
 from server.wire.llama import Format, shown_tokens, shows_timings, whole_text
-from server.wire.openai_parts import finish_reason, new_id, summed, usage
+from server.wire.openai_parts import finish_reason, new_id, summed, usage, verbose
 
 COMPLETION_KNOWN = frozenset({"prompt", "model", "message_delimiters"})
 """Fields of a completion request that are not completion fields."""
@@ -38,6 +38,7 @@ def completion_body(answers: Sequence[tuple[Final, Timings]], form: Format) -> d
         "object": "text_completion",
         "usage": summed([usage(final.tokens_evaluated, timings) for final, timings in answers], form.fields.n_cmpl),
         "id": new_id(),
+        **verbose(form, lambda native: native.final(0, *answers[0])),
         "timings": answers[0][1].as_dict(),
     }
 
@@ -60,16 +61,24 @@ class CompletionChunks:
         if step.send or step.progress is not None:
             shown = [step.shown] if step.shown is not None and step.shown.best else []
             chunk = self._chunk(index, step.text, shown)
+            chunk |= verbose(self._form, lambda native: native.partial(index, step))
             if shows_timings(step, self._form):
                 chunk["timings"] = step.timings.as_dict()
             if step.progress is not None:
                 chunk["prompt_progress"] = asdict(step.progress)
             yield chunk
         if step.final is not None:
-            choices = [completion_choice(index, "", finish_reason(step.final), [], self._form)]
-            count = usage(step.final.tokens_evaluated, step.timings)
-            timings = step.timings.as_dict()
-            yield {"choices": choices, **self._base, "usage": count, "id": self._id, "timings": timings}
+            yield self._last(index, step.final, step.timings)
+
+    def _last(self, index: int, final: Final, timings: Timings) -> dict[str, Any]:
+        return {
+            "choices": [completion_choice(index, "", finish_reason(final), [], self._form)],
+            **self._base,
+            "usage": usage(final.tokens_evaluated, timings),
+            "id": self._id,
+            **verbose(self._form, lambda native: native.final(index, final, timings)),
+            "timings": timings.as_dict(),
+        }
 
     def _chunk(self, index: int, text: str, shown: Sequence[Shown] = ()) -> dict[str, Any]:
         return {"choices": [completion_choice(index, text, None, shown, self._form)], **self._base, "id": self._id}

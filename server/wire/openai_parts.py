@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from engine.chat_formats.call_ids import random_id
 from engine.chat_formats.messages import ChatMessage
 from engine.generation import Final, Timings
+from server.wire.llama import Format, NativeEvents
 
 
 def new_id(prefix: str = "chatcmpl-") -> str:
@@ -44,3 +45,8 @@ def finish_reason(final: Final, message: ChatMessage | None = None) -> str:
     if final.stop_type not in ("eos", "word"):
         return "length"
     return "tool_calls" if message is not None and message.tool_calls else "stop"
+
+
+def verbose(form: Format, shown: Callable[[NativeEvents], dict[str, Any]]) -> dict[str, Any]:
+    """The key `__verbose` with what `shown` takes from the answer in its own shape; nothing if it is not asked for."""
+    return {} if form.native is None else {"__verbose": shown(form.native)}

@@ -52,8 +52,8 @@ def reduce(response: httpx.Response) -> dict[str, Any]:
     kind = response.headers.get("content-type", "")
     reduced: dict[str, Any] = {"status": response.status_code, "content_type": kind}
     if kind.startswith("text/event-stream"):
-        return reduced | {"events": [mask(event) for event in events(response.text) if not OURS & set(event)]}
-    return reduced | {"body": mask(response.json())}
+        return reduced | {"events": [mask(event) for event in events(response.text) if not OURS & set(event or ())]}
+    return reduced | {"body": mask(response.json()) if response.content else None}
 
 
 def clients_fault(answer: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 from engine.model import Model
 from registry.pins import DEFAULT_MODEL
 from server.receipts import BUILD
-from server.routes.status import NOT_SUPPORTED, file_type
+from server.routes.status import file_type
 from testing.server_process import BankmlServer
 
 
@@ -34,14 +34,6 @@ def test_props_have_what_clients_read(client: httpx.Client, model_path: Path) ->
     assert props["default_generation_settings"]["n_ctx"] == 8192
     assert props["model_path"] == str(model_path)
     assert props["build_info"] == BUILD
-
-
-@pytest.mark.parametrize(("method", "path"), NOT_SUPPORTED, ids=[" ".join(key) for key in NOT_SUPPORTED])
-def test_endpoints_that_are_not_there_say_so(client: httpx.Client, method: str, path: str) -> None:
-    headers = {"content-type": "application/json"}
-    answer = client.request(method, path.replace("{id_slot}", "0"), content=b"{}", headers=headers)
-    assert answer.status_code == 501
-    assert answer.json()["error"]["type"] == "not_supported_error"
 
 
 @pytest.mark.parametrize("path", ["/health/", "/nope", "/v1", "/v1/nope", "/%00", "/completion/x"])
@@ -114,6 +106,15 @@ def test_metrics_are_the_references_by_name_kind_and_order(start_server: Callabl
     assert values["llamacpp:tokens_predicted_total"] == "4"
     assert values["llamacpp:n_decode_total"] == "4"
     assert values["llamacpp:requests_processing"] == "0"
+
+
+def test_props_change_only_with_their_flag(client: httpx.Client) -> None:
+    answer = client.post("/props", json={})
+    assert answer.status_code == 501
+    assert answer.json()["error"]["message"] == (
+        "This server does not support changing global properties. Start it with `--props`"
+    )
+    assert client.get("/props").json()["endpoint_props"] is False
 
 
 def test_metrics_need_their_flag(client: httpx.Client) -> None:
