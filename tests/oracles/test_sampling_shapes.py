@@ -13,7 +13,7 @@ import pytest
 
 from registry.pins import DEFAULT_MODEL
 from testing.oracles.http_shapes import Exchange, reduce
-from testing.oracles.record_http import SAMPLING_RECORD
+from testing.oracles.record_http import FLAGS, SAMPLING_RECORD
 from testing.oracles.sampling_shapes import EXCHANGES
 from testing.server_process import BankmlServer
 
@@ -24,7 +24,7 @@ ANSWERS: dict[str, dict[str, Any]] = RECORDED["answers"]
 @pytest.fixture(scope="module")
 def client(model_path: Path) -> Iterator[httpx.Client]:
     """A client of a fresh server: the exchanges run in order and see the slot of the one before."""
-    with BankmlServer(model_path, threads=2) as server:
+    with BankmlServer(model_path, *FLAGS, threads=2) as server:
         yield server.client
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from registry.pins import DEFAULT_MODEL
-from testing.oracles.http_shapes import Exchange, reduce
+from testing.oracles.http_shapes import Exchange, as_text, clients_fault, reduce
 from testing.oracles.record_http import FLAGS as COMMON_FLAGS
 from testing.oracles.record_http import SURFACE_RECORD
 from testing.oracles.surface_shapes import EXCHANGES, FLAGS
@@ -34,10 +34,7 @@ def client(model_path: Path) -> Iterator[httpx.Client]:
 
 def expected(exchange: Exchange) -> dict[str, Any]:
     """What the reference answered, with the differences that are meant."""
-    answer: dict[str, Any] = RECORDED["answers"][exchange.name]
-    if answer["status"] == 500:  # the client's fault is a 400
-        error = {**answer["body"]["error"], "code": 400, "type": "invalid_request_error"}
-        answer = {**answer, "status": 400, "body": {"error": error}}
+    answer = clients_fault(RECORDED["answers"][exchange.name])
     if "events" in answer:  # where a further prompt begins the reference says null
         answer = {**answer, "events": [event for event in answer["events"] if event is not None]}
     if exchange.name in SUMS:
@@ -46,21 +43,21 @@ def expected(exchange: Exchange) -> dict[str, Any]:
     return answer
 
 
-def as_text(answer: dict[str, Any]) -> str:
-    """JSON as text: the order of keys and the types of numbers count. The text of a parse error is each one's own."""
+def shown(answer: dict[str, Any]) -> str:
+    """An answer as text. That of a parse error is each one's own."""
     body = answer.get("body")
     error = body.get("error", {}) if isinstance(body, dict) else {}
     if error.get("message", "").startswith(PARSE_ERROR):
         error["message"] = PARSE_ERROR
-    return json.dumps(answer, ensure_ascii=False, indent=1)
+    return as_text(answer)
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=[exchange.name for exchange in EXCHANGES])
 def test_the_answer_is_the_recorded_one(client: httpx.Client, exchange: Exchange) -> None:
-    wanted = as_text(expected(exchange))
+    wanted = shown(expected(exchange))
     if exchange.name == "/completion: n is 0":  # our limit is not the number of slots
         wanted = wanted.replace("<= 1,", "<= 16,")
-    assert as_text(reduce(exchange.send(client))) == wanted
+    assert shown(reduce(exchange.send(client))) == wanted
 
 
 def test_the_record_is_of_these_exchanges_the_pinned_model_and_the_reference_build() -> None:
