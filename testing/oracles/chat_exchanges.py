@@ -7,11 +7,15 @@ each, as those of `http_shapes`.
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any, Final
 
 from engine.gguf import GGUFFile
 from testing.oracles.http_shapes import Exchange
+
+ALIGNMENT: Final = 32
+"""Of the tensors in a GGUF file."""
 
 THINKING_TEMPLATE: Final = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n"
@@ -136,7 +140,9 @@ WRAPPED: Final = (
 
 
 def write_model(model: Path, template: str, target: Path) -> Path:
-    """A copy of the model with another template: the same bytes but for the template's.
+    """A copy of the model with another template: the same bytes but for the template's and its length's.
+
+    The template ends in a comment, so that no tensor moves against the alignment.
 
     Returns:
         `target`.
@@ -144,9 +150,10 @@ def write_model(model: Path, template: str, target: Path) -> Path:
     with GGUFFile.open(model) as file:
         old = file.metadata["tokenizer.chat_template"].encode()
     new = template.encode()
-    new += b"{#" + b" " * (len(old) - len(new) - 4) + b"#}"
+    longer = max(0, len(new) + 4 - len(old))
+    length = len(old) + -(-longer // ALIGNMENT) * ALIGNMENT
+    new += b"{#" + b" " * (length - len(new) - 4) + b"#}"
     data = model.read_bytes()
     assert data.count(old) == 1
-    assert len(new) == len(old)
-    target.write_bytes(data.replace(old, new))
+    target.write_bytes(data.replace(struct.pack("<Q", len(old)) + old, struct.pack("<Q", len(new)) + new))
     return target

@@ -1,7 +1,7 @@
 """Requests of the APIs that llama-server converts to chat requests, and of token counts, as real exchanges.
 
-`EXCHANGES` are asked of the model as it is, `THINKING` of the same model with a template that opens reasoning. They run
-in order against one server each, as those of `http_shapes`.
+`EXCHANGES` are asked of the model as it is, `THINKING` of the same model with a template that opens reasoning,
+`CALLING` with one that has tools. They run in order against one server each, as those of `http_shapes`.
 """
 
 from __future__ import annotations
@@ -133,7 +133,6 @@ _COUNTS: Final = (
     _tokens("/v1/responses", "nothing"),
 )
 
-_CALL: Final = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
 
 _RESPONSES: Final = (
     *_responses("as it is"),
@@ -236,4 +235,90 @@ THINKING: Final = (
         input=[ASKED, _said(_output("Hi")), {"type": "reasoning", "summary": [], "content": _THOUGHT}],
     ),
     *_responses("reasoning left in the content", reasoning_format="none"),
+)
+
+
+CALLING_TEMPLATE: Final = (
+    "{% if tools %}<|im_start|>system\nTools:\n"
+    "{% for t in tools %}{{ t | tojson }}\n{% endfor %}<|im_end|>\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content %}{{ m.content }}{% endif %}"
+    "{% if m.tool_calls %}{% for c in m.tool_calls %}\n<tool_call>\n"
+    '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}'
+    "\n</tool_call>{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""Tools as the Hermes models have them, in few words."""
+
+_CITY: Final = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER: Final = {"name": "get_weather", "description": "The weather of a city", "input_schema": _CITY}
+FUNCTION: Final = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "The weather of a city",
+    "parameters": _CITY,
+}
+_TIME: Final = {"name": "get_time", "input_schema": {"type": "object", "properties": {}}}
+
+
+def weather_in(city: str) -> dict[str, Any]:
+    """The user's question."""
+    return {"role": "user", "content": f"What is the weather in {city}?"}
+
+
+def weather_told(city: str, call: str) -> list[dict[str, Any]]:
+    """A question, the call it led to, the tool's answer and the assistant's, as Anthropic's messages: what a small
+    model needs to have seen before it calls a tool.
+    """
+    use = {"type": "tool_use", "id": call, "name": "get_weather", "input": {"city": city}}
+    result = {"type": "tool_result", "tool_use_id": call, "content": [_text("sunny")]}
+    return [weather_in(city), _assistant(use), _user(result), {"role": "assistant", "content": "It is sunny."}]
+
+
+TOLD: Final = (*weather_told("London", "c1"), *weather_told("Rome", "c2"))
+
+
+def weather_items(city: str, call: str) -> list[dict[str, Any]]:
+    """The same as items of OpenAI's Responses API."""
+    arguments = f'{{"city": "{city}"}}'
+    return [
+        weather_in(city),
+        {"type": "function_call", "call_id": call, "name": "get_weather", "arguments": arguments},
+        {"type": "function_call_output", "call_id": call, "output": "sunny"},
+        _said(_output("It is sunny.")),
+    ]
+
+
+TOLD_ITEMS: Final = (*weather_items("London", "c1"), *weather_items("Rome", "c2"))
+_TO_CALL: Final = {"messages": [*TOLD, weather_in("Paris")], "tools": [WEATHER, _TIME], "max_tokens": 48}
+_CALL: Final = {"input": [*TOLD_ITEMS, weather_in("Paris")], "tools": [FUNCTION], "max_output_tokens": 48}
+_BEGUN: Final = {"role": "assistant", "content": "<tool_call>\n"}
+_ANSWERED: Final = [*_CALL["input"], *weather_items("Paris", "c3")[1:3]]  # type: ignore[misc]
+
+CALLING: Final = (
+    *_messages("a call", **_TO_CALL),
+    *_messages("a call of any", **_TO_CALL, tool_choice={"type": "any"}),
+    *_messages("a call of one", **_TO_CALL, tool_choice={"type": "tool", "name": "get_time"}),
+    _message("a choice of none", **_TO_CALL, tool_choice={"type": "none"}),
+    *_messages("a call that is cut", **{**_TO_CALL, "max_tokens": 24}),
+    *_messages("a call that is cut in its name", **{**_TO_CALL, "max_tokens": 12}),
+    *_messages("a call begun", **{**_TO_CALL, "messages": [weather_in("Paris"), _BEGUN]}, tool_choice={"type": "any"}),
+    *_messages("a stop sequence in a call", **_TO_CALL, stop_sequences=["Paris"]),
+    *_messages("an answer to a result", **{**_TO_CALL, "messages": [*TOLD, *weather_told("Paris", "c3")[:3]]}),
+    *_messages("no call", messages=[*TOLD, ASKED], tools=[WEATHER]),
+    _message("no tools", messages=[*TOLD, weather_in("Paris")], tools=[]),
+    _message("a tool without a name", messages=[ASKED], tools=[{}]),
+    _message("a tool of another kind", messages=[ASKED], tools=[5]),
+    _message("a schema of another kind", messages=[ASKED], tools=[{**WEATHER, "input_schema": "x"}]),
+    _message("a call without its message", messages=[ASKED, _assistant({"type": "tool_use"})]),
+    _count("tools", messages=[*TOLD, weather_in("Paris")], tools=[WEATHER]),
+    *_responses("a call", **_CALL),
+    *_responses("a call that must be", **_CALL, tool_choice="required"),
+    _response("a choice of no tool", **_CALL, tool_choice="none"),
+    _response("a choice of one tool", **_CALL, tool_choice={"type": "function", "name": "get_weather"}),
+    *_responses("a call that is cut", **{**_CALL, "max_output_tokens": 24}),
+    *_responses("calls beside each other", **_CALL, parallel_tool_calls=True),
+    *_responses("an answer to an output", **{**_CALL, "input": _ANSWERED}),
+    _response("a strange choice", **_CALL, tool_choice="zzz"),
+    _response("probabilities and tools in a stream", **_CALL, logprobs=True, stream=True),
+    _tokens("/v1/responses", "tools", **_CALL),
 )

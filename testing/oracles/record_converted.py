@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from testing.oracles.chat_exchanges import THINKING_TEMPLATE, write_model
-from testing.oracles.converted_exchanges import EXCHANGES, THINKING
+from testing.oracles.converted_exchanges import CALLING, CALLING_TEMPLATE, EXCHANGES, THINKING
 from testing.oracles.record import RECORDS
 from testing.oracles.record_http import record, write_parts
 from testing.server_process import ServerError
@@ -26,11 +26,14 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         recorded = record(options.model, EXCHANGES)
         with tempfile.TemporaryDirectory() as folder:
-            thinking = record(write_model(options.model, THINKING_TEMPLATE, Path(folder) / "model.gguf"), THINKING)
+            target = Path(folder) / "model.gguf"
+            thinking = record(write_model(options.model, THINKING_TEMPLATE, target), THINKING)
+            calling = record(write_model(options.model, CALLING_TEMPLATE, target), CALLING)
     except ServerError as error:
         print(f"record_converted: {error}", file=sys.stderr)
         return 2
-    write_parts(RECORD, recorded["header"], {"answers": recorded["answers"], "thinking": thinking["answers"]})
+    parts = {"answers": recorded, "thinking": thinking, "calling": calling}
+    write_parts(RECORD, recorded["header"], {name: part["answers"] for name, part in parts.items()})
     return 0
 
 

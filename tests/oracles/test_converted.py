@@ -12,7 +12,7 @@ import pytest
 
 from registry.pins import DEFAULT_MODEL
 from testing.oracles.chat_exchanges import THINKING_TEMPLATE, write_model
-from testing.oracles.converted_exchanges import EXCHANGES, THINKING
+from testing.oracles.converted_exchanges import CALLING, CALLING_TEMPLATE, EXCHANGES, THINKING
 from testing.oracles.http_shapes import Exchange, as_text, clients_fault, reduce
 from testing.oracles.record_converted import RECORD
 from testing.server_process import BankmlServer
@@ -37,6 +37,14 @@ def client(model_path: Path) -> Iterator[httpx.Client]:
 def thinking_client(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A client of a server whose model's template opens reasoning."""
     model = write_model(model_path, THINKING_TEMPLATE, tmp_path_factory.mktemp("thinking") / "model.gguf")
+    with BankmlServer(model, *WITHOUT_PARKING) as server:
+        yield server.client
+
+
+@pytest.fixture(scope="module")
+def calling_client(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of a server whose model's template has tools."""
+    model = write_model(model_path, CALLING_TEMPLATE, tmp_path_factory.mktemp("calling") / "model.gguf")
     with BankmlServer(model, *WITHOUT_PARKING) as server:
         yield server.client
 
@@ -76,7 +84,14 @@ def test_reasoning_is_a_part_of_its_own_as_recorded(thinking_client: httpx.Clien
     assert compared(reduce(exchange.send(thinking_client))) == compared(wanted)
 
 
+@pytest.mark.parametrize("exchange", CALLING, ids=[exchange.name for exchange in CALLING])
+def test_calls_are_blocks_and_items_as_recorded(calling_client: httpx.Client, exchange: Exchange) -> None:
+    wanted = clients_fault(RECORDED["calling"][exchange.name])
+    assert compared(reduce(exchange.send(calling_client))) == compared(wanted)
+
+
 def test_every_exchange_is_recorded_once() -> None:
+    assert list(RECORDED["calling"]) == [exchange.name for exchange in CALLING]
     assert list(RECORDED["answers"]) == [exchange.name for exchange in EXCHANGES]
     assert list(RECORDED["thinking"]) == [exchange.name for exchange in THINKING]
 
