@@ -9,6 +9,7 @@ import anthropic
 import httpx
 import pytest
 
+from testing.oracles.converted_exchanges import TOLD, WEATHER, weather_in
 from testing.server_process import BankmlServer
 
 ASK: list[Any] = [{"role": "user", "content": "Say hi."}]
@@ -19,6 +20,12 @@ GREEDY: dict[str, Any] = {"temperature": 0}
 @pytest.fixture
 def sdk(server: BankmlServer) -> Iterator[anthropic.Anthropic]:
     with anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0) as sdk:
+        yield sdk
+
+
+@pytest.fixture
+def calling_sdk(calling_server: BankmlServer) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=calling_server.url, api_key="none", max_retries=0) as sdk:
         yield sdk
 
 
@@ -93,3 +100,31 @@ def test_a_stream_that_is_left_frees_the_server(sdk: anthropic.Anthropic) -> Non
     with sdk.messages.stream(model="any", max_tokens=4096, messages=ASK) as stream:
         next(iter(stream.text_stream))
     assert sdk.messages.create(model="any", max_tokens=1, messages=ASK).usage.output_tokens == 1
+
+
+def test_a_tool_is_called_and_its_result_is_answered(calling_sdk: anthropic.Anthropic) -> None:
+    tools: list[Any] = [WEATHER]
+    turns: list[Any] = [*TOLD, weather_in("Paris")]
+    answer = calling_sdk.messages.create(model="any", max_tokens=64, messages=turns, tools=tools, extra_body=GREEDY)
+    assert answer.stop_reason == "tool_use"
+    [call] = answer.content
+    assert call.type == "tool_use"
+    assert (call.name, call.input) == ("get_weather", {"city": "Paris"})
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": "sunny"}
+    turns += [{"role": "assistant", "content": answer.content}, {"role": "user", "content": [result]}]
+    last = calling_sdk.messages.create(model="any", max_tokens=8, messages=turns, tools=tools, extra_body=GREEDY)
+    assert last.content[0].type == "text"
+
+
+def test_a_streamed_call_adds_up(calling_sdk: anthropic.Anthropic) -> None:
+    tools: list[Any] = [WEATHER]
+    turns: list[Any] = [*TOLD, weather_in("Paris")]
+    with calling_sdk.messages.stream(
+        model="any", max_tokens=64, messages=turns, tools=tools, extra_body=GREEDY
+    ) as stream:
+        pieces = "".join(event.partial_json for event in stream if event.type == "input_json")
+        answer = stream.get_final_message()
+    assert pieces == '{"city": "Paris"}'
+    [call] = answer.content
+    assert call.type == "tool_use"
+    assert (call.name, call.input, answer.stop_reason) == ("get_weather", {"city": "Paris"}, "tool_use")

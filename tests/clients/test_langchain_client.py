@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import openai
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_openai import ChatOpenAI
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 
+from testing.oracles.converted_exchanges import weather_in
 from testing.server_process import BankmlServer
 
 SAID = "Hello there, welcome to"
 
 
+def chat_model(server: BankmlServer, **options: Any) -> ChatOpenAI:
+    given = {"model": "any", "temperature": 0, "max_completion_tokens": 5, "max_retries": 0, **options}
+    return ChatOpenAI(base_url=f"{server.url}/v1", api_key="none", **given)
+
+
 @pytest.fixture
 def make_llm(server: BankmlServer) -> Any:
     """Makes a chat model."""
+    return partial(chat_model, server)
 
-    def make(**options: Any) -> ChatOpenAI:
-        given = {"model": "any", "temperature": 0, "max_completion_tokens": 5, "max_retries": 0, **options}
-        return ChatOpenAI(base_url=f"{server.url}/v1", api_key="none", **given)
 
-    return make
+@tool
+def get_weather(city: str) -> str:
+    """The weather of a city"""
+    return "sunny"
 
 
 def test_a_chat(make_llm: Any) -> None:
@@ -85,3 +94,29 @@ def test_the_responses_api(make_llm: Any) -> None:
 def test_errors_become_the_clients_exceptions(make_llm: Any) -> None:
     with pytest.raises(openai.BadRequestError, match="exceeds the available context size"):
         make_llm().invoke("word " * 9000)
+
+
+def test_a_tool_is_called_and_its_result_is_answered(calling_server: BankmlServer) -> None:
+    llm = chat_model(calling_server, max_completion_tokens=64).bind_tools([get_weather])
+    turns: list[Any] = []
+    for city in ("London", "Rome"):
+        call = {"name": "get_weather", "args": {"city": city}, "id": city}
+        turns += [weather_in(city), AIMessage("", tool_calls=[call]), ToolMessage("sunny", tool_call_id=city)]
+        turns.append(AIMessage("It is sunny."))
+    turns.append(weather_in("Paris"))
+    answer = llm.invoke(turns)
+    assert [(call["name"], call["args"]) for call in answer.tool_calls] == [("get_weather", {"city": "Paris"})]
+    whole: Any = None
+    for chunk in llm.stream(turns):
+        whole = chunk if whole is None else whole + chunk
+    assert [call["args"] for call in whole.tool_calls] == [{"city": "Paris"}]
+    turns += [answer, get_weather.invoke(answer.tool_calls[0])]
+    assert llm.invoke(turns).content
+
+
+def test_embeddings(embedding_server: BankmlServer) -> None:
+    given = {"model": "any", "api_key": "none", "check_embedding_ctx_length": False}
+    embeddings = OpenAIEmbeddings(base_url=f"{embedding_server.url}/v1", **given)
+    one, two = embeddings.embed_documents(["hello", "world"])
+    assert (len(one), len(two)) == (576, 576)
+    assert embeddings.embed_query("hello") == one

@@ -18,11 +18,12 @@ SAID = "Hello there, welcome to"
 
 
 @pytest.fixture(scope="module")
-def results(server: BankmlServer) -> dict[str, Any]:
+def results(server: BankmlServer, calling_server: BankmlServer, embedding_server: BankmlServer) -> dict[str, Any]:
     """What each scenario of the script came to. `make` installs the client where it is not there yet."""
     environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS")}
     subprocess.run(["make", "--silent", ".venv/.node"], cwd=PROJECT, env=environment, check=True)
-    done = subprocess.run(["node", SCRIPT, server.url], capture_output=True, text=True, check=False)
+    urls = [server.url, calling_server.url, embedding_server.url]
+    done = subprocess.run(["node", SCRIPT, *urls], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -73,6 +74,16 @@ def test_a_streamed_response(results: dict[str, Any]) -> None:
     assert (stream["text"], stream["status"]) == (SAID, "completed")
     assert (stream["types"][0], stream["types"][-1]) == ("response.created", "response.completed")
     assert stream["receipt"]["completion_tokens"] == 5
+
+
+def test_a_tool_is_called(results: dict[str, Any]) -> None:
+    call = {"name": "get_weather", "arguments": '{"city": "Paris"}'}
+    assert results["tool"] == {"finish_reason": "tool_calls", "calls": [call]}
+    assert results["toolStream"] == [call]
+
+
+def test_embeddings(results: dict[str, Any]) -> None:
+    assert results["embeddings"] == [576, 576]
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import numpy as np
 import openai
 import pydantic
 import pytest
 
 from server.receipts import BUILD
+from testing.oracles.converted_exchanges import FUNCTION, TOLD_ITEMS, weather_in
 from testing.server_process import BankmlServer
 
 ASK: list[Any] = [{"role": "user", "content": "Say hi."}]
@@ -24,10 +26,47 @@ class City(pydantic.BaseModel):
     people: int
 
 
+def client_of(server: BankmlServer) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+
+
 @pytest.fixture
 def sdk(server: BankmlServer) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as sdk:
+    with client_of(server) as sdk:
         yield sdk
+
+
+@pytest.fixture
+def calling_sdk(calling_server: BankmlServer) -> Iterator[openai.OpenAI]:
+    with client_of(calling_server) as sdk:
+        yield sdk
+
+
+@pytest.fixture
+def embedding_sdk(embedding_server: BankmlServer) -> Iterator[openai.OpenAI]:
+    with client_of(embedding_server) as sdk:
+        yield sdk
+
+
+def told() -> list[Any]:
+    """Messages in which a tool was called, and a question that asks for it again."""
+    messages: list[Any] = []
+    for city, call in (("London", "c1"), ("Rome", "c2")):
+        function = {"name": "get_weather", "arguments": f'{{"city": "{city}"}}'}
+        messages += [
+            weather_in(city),
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": call, "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": call, "content": "sunny"},
+            {"role": "assistant", "content": "It is sunny."},
+        ]
+    return [*messages, weather_in("Paris")]
+
+
+TOOLS: list[Any] = [{"type": "function", "function": {name: FUNCTION[name] for name in FUNCTION if name != "type"}}]
 
 
 def test_a_chat(sdk: openai.OpenAI) -> None:
@@ -175,3 +214,50 @@ def test_errors_of_responses_become_the_clients_exceptions(sdk: openai.OpenAI) -
         sdk.responses.create(model="any", input="word " * 9000, stream=True)
     with pytest.raises(openai.NotFoundError):
         sdk.get("/nowhere", cast_to=httpx.Response)
+
+
+def test_a_tool_is_called_and_its_result_is_answered(calling_sdk: openai.OpenAI) -> None:
+    turns = told()
+    answer = calling_sdk.chat.completions.create(model="any", messages=turns, tools=TOOLS, max_tokens=64, temperature=0)
+    assert answer.choices[0].finish_reason == "tool_calls"
+    calls = answer.choices[0].message.tool_calls
+    assert calls is not None
+    [call] = calls
+    assert call.type == "function"
+    assert (call.function.name, call.function.arguments) == ("get_weather", '{"city": "Paris"}')
+    turns += [answer.choices[0].message, {"role": "tool", "tool_call_id": call.id, "content": "sunny"}]
+    last = calling_sdk.chat.completions.create(model="any", messages=turns, tools=TOOLS, max_tokens=8, temperature=0)
+    assert last.choices[0].message.content
+
+
+def test_a_streamed_call_adds_up(calling_sdk: openai.OpenAI) -> None:
+    with calling_sdk.chat.completions.stream(
+        model="any", messages=told(), tools=TOOLS, max_tokens=64, temperature=0
+    ) as stream:
+        for _ in stream:
+            pass
+        answer = stream.get_final_completion()
+    calls = answer.choices[0].message.tool_calls
+    assert calls is not None
+    assert (calls[0].function.name, calls[0].function.arguments) == ("get_weather", '{"city": "Paris"}')
+
+
+def test_a_response_calls_a_function(calling_sdk: openai.OpenAI) -> None:
+    tools: list[Any] = [FUNCTION]
+    items: list[Any] = [*TOLD_ITEMS, weather_in("Paris")]
+    answer = calling_sdk.responses.create(model="any", input=items, tools=tools, max_output_tokens=64, temperature=0)
+    [call] = answer.output
+    assert call.type == "function_call"
+    assert (call.name, call.arguments) == ("get_weather", '{"city": "Paris"}')
+    items += [call.model_dump(), {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}]
+    last = calling_sdk.responses.create(model="any", input=items, tools=tools, max_output_tokens=8, temperature=0)
+    assert last.output_text
+
+
+def test_embeddings(embedding_sdk: openai.OpenAI) -> None:
+    vectors = embedding_sdk.embeddings.create(model="any", input=["hello", "world"])  # asks for base64
+    floats = embedding_sdk.embeddings.create(model="any", input=["hello", "world"], encoding_format="float")
+    assert [len(one.embedding) for one in vectors.data] == [576, 576]
+    assert vectors.usage.prompt_tokens == floats.usage.prompt_tokens > 0
+    for packed, plain in zip(vectors.data, floats.data, strict=True):
+        assert packed.embedding == np.array(plain.embedding, np.float32).tolist()

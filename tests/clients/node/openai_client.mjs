@@ -1,9 +1,12 @@
-// What users of the `openai` package for Node do, run against the server at argv[2]. Writes one JSON object: for each
-// scenario what it returned, or the name and status of the error it threw.
+// What users of the `openai` package for Node do, run against the servers whose addresses are given: one as it is, one
+// whose model has tools, one that gives vectors. Writes one JSON object: for each scenario what it returned, or the name
+// and status of the error it threw.
 
 import OpenAI from "openai";
 
-const client = new OpenAI({ baseURL: `${process.argv[2]}/v1`, apiKey: "none", maxRetries: 0 });
+const [client, calling, embedding] = process.argv
+  .slice(2)
+  .map((url) => new OpenAI({ baseURL: `${url}/v1`, apiKey: "none", maxRetries: 0 }));
 const ask = { model: "any", messages: [{ role: "user", content: "Say hi." }], max_tokens: 5, temperature: 0 };
 const tools = [
   {
@@ -15,6 +18,24 @@ const tools = [
     },
   },
 ];
+
+const weatherIn = (city) => ({ role: "user", content: `What is the weather in ${city}?` });
+const told = (city, id) => [
+  weatherIn(city),
+  {
+    role: "assistant",
+    content: null,
+    tool_calls: [{ id, type: "function", function: { name: "get_weather", arguments: `{"city": "${city}"}` } }],
+  },
+  { role: "tool", tool_call_id: id, content: "sunny" },
+  { role: "assistant", content: "It is sunny." },
+];
+const toCall = {
+  ...ask,
+  tools,
+  max_tokens: 64,
+  messages: [...told("London", "c1"), ...told("Rome", "c2"), weatherIn("Paris")],
+};
 
 const scenarios = {
   async models() {
@@ -81,6 +102,22 @@ const scenarios = {
       if (event.type === "response.completed") completed = event.response;
     }
     return { text, types, status: completed.status, receipt: completed.bankml_receipt };
+  },
+
+  async tool() {
+    const { finish_reason, message } = (await calling.chat.completions.create(toCall)).choices[0];
+    return { finish_reason, calls: message.tool_calls.map((call) => call.function) };
+  },
+
+  async toolStream() {
+    const stream = calling.chat.completions.stream(toCall);
+    const { message } = (await stream.finalChatCompletion()).choices[0];
+    return message.tool_calls.map(({ function: { name, arguments: given } }) => ({ name, arguments: given }));
+  },
+
+  async embeddings() {
+    const answer = await embedding.embeddings.create({ model: "any", input: ["hello", "world"] });
+    return answer.data.map((one) => one.embedding.length);
   },
 
   async tooLong() {
