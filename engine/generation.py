@@ -186,8 +186,9 @@ class Final:
         tokens_evaluated: tokens in the prompt, cached ones included.
         seed: the seed really used.
         text: the whole answer in whole characters, what was held back included: the text of an answer not streamed.
-        cut_character: the answer ends inside a character, which `text` leaves out. llama-server shows it as U+FFFD at
-            the end of `/completion` and `/v1/completions` answers and drops it from chat answers.
+        cut: what the answer ends in if that is inside a character, as far as it can be told from its last bytes;
+            `text` leaves it out. llama-server shows it, with U+FFFD for what is no character, at the end of
+            `/completion` and `/v1/completions` answers and drops it from chat answers.
         held: the end of `text` that no step released, because a stop string could have begun there. llama-server
             never streams it.
         has_new_line: a newline was released.
@@ -204,7 +205,7 @@ class Final:
     tokens_evaluated: int = 0
     seed: int = 0
     text: str = ""
-    cut_character: bool = False
+    cut: bytes = b""
     held: str = ""
     has_new_line: bool = False
     shown: list[Shown] = field(default_factory=list)
@@ -491,7 +492,7 @@ class _Answer:
             tokens_evaluated=self._n_prompt,
             seed=self._sampler.seed,
             text=as_text(data[: len(data) - n_cut]),
-            cut_character=n_cut > 0,
+            cut=data[len(data) - n_cut :],
             held=as_text(held[: len(held) - n_cut]),
             has_new_line=self._has_new_line,
             shown=self._shown_but(word) if stop_type == "word" else self._shown,

@@ -333,8 +333,8 @@ def shown_tokens(shown: Iterable[Shown], form: Format) -> list[dict[str, Any]]:
 
 
 def whole_text(final: Final) -> str:
-    """The text of an answer that is not streamed; a character cut off at its end is U+FFFD."""
-    return final.text + "\ufffd" if final.cut_character else final.text
+    """The text of an answer that is not streamed; what is cut off at its end is U+FFFD."""
+    return final.text + as_text(final.cut)
 
 
 def final_body(index: int, final: Final, timings: Timings, job: Job, model: Model, form: Format) -> dict[str, Any]:

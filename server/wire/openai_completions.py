@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import accumulate
 from typing import Any
 
 from engine.generation import Final, Shown, Step, Timings
@@ -17,11 +19,31 @@ COMPLETION_KNOWN = frozenset({"prompt", "model", "message_delimiters"})
 
 
 def completion_choice(
-    index: int, text: str, reason: str | None, shown: Sequence[Shown], form: Format
+    index: int, text: str, reason: str | None, shown: Sequence[Shown], form: Format, offset: int = 0
 ) -> dict[str, Any]:
-    """One choice of a `/v1/completions` answer or chunk, with the probabilities of the tokens `shown`."""
-    logprobs = {"content": shown_tokens(shown, form)} if shown else None
+    """One choice of a `/v1/completions` answer or chunk.
+
+    Args:
+        shown: tokens whose probabilities it has.
+        offset: where the first of them begins in the text of the whole answer.
+    """
+    logprobs = _logprobs(shown_tokens(shown, form), offset) if shown else None
     return {"text": text, "index": index, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _logprobs(tokens: Sequence[Mapping[str, Any]], offset: int) -> dict[str, Any]:
+    """llama-server's `content`, and the same as OpenAI's legacy API has it; not so the probabilities of the draw."""
+    logprobs: dict[str, Any] = {"content": tokens}
+    if "logprob" not in tokens[0]:
+        return logprobs
+    texts = [token["token"] for token in tokens]
+    logprobs["tokens"] = texts
+    logprobs["token_logprobs"] = [token["logprob"] for token in tokens]
+    # of two tokens with one text the likelier one counts: it stands first
+    best = [{one["token"]: one["logprob"] for one in reversed(token["top_logprobs"])} for token in tokens]
+    logprobs["top_logprobs"] = [dict(reversed(one.items())) for one in best]
+    logprobs["text_offset"] = [*accumulate(map(len, texts[:-1]), initial=offset)]
+    return logprobs
 
 
 def completion_body(answers: Sequence[tuple[Final, Timings]], form: Format) -> dict[str, Any]:
@@ -55,6 +77,7 @@ class CompletionChunks:
             "object": "text_completion",
         }
         self._id = new_id()
+        self._offsets: Counter[int] = Counter()
 
     def of_step(self, index: int, step: Step) -> Iterator[dict[str, Any]]:
         """The chunks of one step of answer `index`; the last one always has the usage."""
@@ -81,7 +104,9 @@ class CompletionChunks:
         }
 
     def _chunk(self, index: int, text: str, shown: Sequence[Shown] = ()) -> dict[str, Any]:
-        return {"choices": [completion_choice(index, text, None, shown, self._form)], **self._base, "id": self._id}
+        choice = completion_choice(index, text, None, shown, self._form, self._offsets[index])
+        self._offsets[index] += len(text)
+        return {"choices": [choice], **self._base, "id": self._id}
 
     def receipt(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
         """The receipt's event. It has an empty choice too, for clients that read `choices[0]` of every chunk."""

@@ -23,6 +23,9 @@ TIMES |= {"predicted_ms", "predicted_per_token_ms", "predicted_per_second", "tim
 OURS = {"bankml_receipt"}
 """Keys only our answers have; an event of a stream with one of them is ours alone."""
 
+OUR_LOGPROBS = {"tokens", "token_logprobs", "top_logprobs", "text_offset"}
+"""Keys that only our `logprobs` on `/v1/completions` have, all of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
@@ -89,7 +92,8 @@ def _event(part: str) -> Any:
 def mask(value: Any, key: str = "") -> Any:
     """`value` with its volatile parts replaced by the names of their types and our own keys left out."""
     if isinstance(value, Mapping):
-        return {name: mask(item, name) for name, item in value.items() if name not in OURS}
+        ours = OURS | OUR_LOGPROBS if OUR_LOGPROBS & set(value) == OUR_LOGPROBS else OURS
+        return {name: mask(item, name) for name, item in value.items() if name not in ours}
     if isinstance(value, list):
         return [mask(item, key) for item in value]
     if key in TIMES or (key in VOLATILE and not (key == "id" and isinstance(value, int))):

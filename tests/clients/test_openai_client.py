@@ -261,3 +261,19 @@ def test_embeddings(embedding_sdk: openai.OpenAI) -> None:
     assert vectors.usage.prompt_tokens == floats.usage.prompt_tokens > 0
     for packed, plain in zip(vectors.data, floats.data, strict=True):
         assert packed.embedding == np.array(plain.embedding, np.float32).tolist()
+
+
+def test_logprobs_of_a_completion_are_openais_legacy_ones_too(sdk: openai.OpenAI) -> None:
+    asked: dict[str, Any] = {"model": "any", "prompt": "Once upon a time", "max_tokens": 4, "temperature": 0}
+    choice = sdk.completions.create(**asked, logprobs=2).choices[0]
+    found = choice.logprobs
+    assert found is not None
+    assert "".join(found.tokens or []) == choice.text
+    assert found.text_offset == [choice.text.index(token, at) for at, token in enumerate(found.tokens or [])]
+    content = found.model_dump()["content"]
+    assert found.token_logprobs == [one["logprob"] for one in content]
+    assert found.top_logprobs == [{best["token"]: best["logprob"] for best in one["top_logprobs"]} for one in content]
+    chunks = [chunk.choices[0].logprobs for chunk in sdk.completions.create(**asked, logprobs=2, stream=True)]
+    shown = [chunk for chunk in chunks if chunk is not None]
+    assert [offset for chunk in shown for offset in chunk.text_offset or []] == found.text_offset
+    assert [token for chunk in shown for token in chunk.tokens or []] == found.tokens

@@ -105,7 +105,8 @@ def test_response_fields_choose_and_unnest(model: Model) -> None:
 
 
 def test_a_character_cut_off_is_u_fffd_in_a_whole_answer() -> None:
-    assert llama.whole_text(final(cut_character=True)) == "abc\ufffd"
+    assert llama.whole_text(final(cut=b"\xf0\x9f")) == "abc\ufffd"
+    assert llama.whole_text(final(cut=b"\xe4*")) == "abc\ufffd*"  # no character, but its first byte wants two more
     assert llama.whole_text(final()) == "abc"
 
 

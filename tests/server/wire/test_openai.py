@@ -256,7 +256,7 @@ def test_the_receipts_event_has_an_empty_delta_for_clients_that_read_one() -> No
 
 def test_a_whole_answer_repeats_the_prefill_and_drops_a_cut_character() -> None:
     form = openai.chat_form(chat(USER, ASSISTANT), TEMPLATE)
-    assert openai.chat_message(form, final(cut_character=True)) == ChatMessage("Hello, Iabc")
+    assert openai.chat_message(form, final(cut=b"\xf0")) == ChatMessage("Hello, Iabc")
 
 
 def test_the_usage_of_several_prompts_is_their_sum() -> None:
