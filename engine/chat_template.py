@@ -16,6 +16,7 @@ from engine.chat_formats.template_analysis import analyze
 from engine.chat_formats.template_markers import TemplateAnalysis
 from engine.errors import InvalidModelFile, InvalidRequest, UnplayableModel
 from engine.jinja_environment import TemplateEnvironment, prepare_source
+from engine.json_schema.kinds import json_type
 from engine.template_capabilities import Capabilities, probe
 from engine.tokenizer import Tokenizer
 
@@ -228,12 +229,19 @@ def _normalize(message: Mapping[str, Any]) -> Message:
     for key in ("reasoning_content", "name", "tool_call_id"):
         if key in message and (text := _text(message, key)):
             found[key] = text
-    calls = message.get("tool_calls") or ()
-    if not isinstance(calls, Sequence) or isinstance(calls, str):
-        raise _malformed(f"Expected 'tool_calls' to be an array, got {_dump(calls)}")
+    calls = _items(message.get("tool_calls"))
     if calls:
         found["tool_calls"] = [_tool_call(call) for call in calls]
     return found
+
+
+def _items(value: Any) -> Sequence[Any]:
+    """What the reference finds in a value that it goes through like a list."""
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return value
+    return () if value is None else (value,)
 
 
 def _content(content: Any) -> str | list[Message]:
@@ -256,18 +264,19 @@ def _tool_call(call: Any) -> Message:
         raise _malformed(f"Missing tool call type: {_dump(call)}")
     if call["type"] != "function":
         raise _malformed(f"Unsupported tool call type: {_dump(call)}")
-    function = call.get("function")
-    if not isinstance(function, Mapping):
+    if "function" not in call:
         raise _malformed(f"Missing tool call function: {_dump(call)}")
-    if "name" not in function:
+    function = call["function"]
+    if not isinstance(function, Mapping) or "name" not in function:
         raise _malformed(f"Missing tool call name: {_dump(call)}")
+    name = _text(function, "name")
     if "arguments" not in function:
-        raise _malformed(f"Missing tool call arguments: {_dump(call)}")
+        raise _malformed("[json.exception.out_of_range.403] key 'arguments' not found")
     arguments = function["arguments"]
     text = arguments if isinstance(arguments, str) else _dump(arguments)
-    found: Message = {"type": "function", "function": {"name": _text(function, "name"), "arguments": text}}
-    if call.get("id"):
-        found["id"] = _text(call, "id")
+    found: Message = {"type": "function", "function": {"name": name, "arguments": text}}
+    if "id" in call and (call_id := _text(call, "id")):
+        found["id"] = call_id
     return found
 
 
@@ -275,7 +284,8 @@ def _text(message: Mapping[str, Any], key: str) -> str:
     if key not in message:
         raise _malformed(f"[json.exception.out_of_range.403] key '{key}' not found")
     if not isinstance(message[key], str):
-        raise _malformed(f"'{key}' must be a string, got {_dump(message[key])}")
+        kind = json_type(message[key]).replace("integer", "number")
+        raise _malformed(f"[json.exception.type_error.302] type must be string, but is {kind}")
     return str(message[key])
 
 

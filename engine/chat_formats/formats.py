@@ -19,12 +19,13 @@ from engine.chat_formats.peg_builder import Builder
 from engine.chat_formats.peg_grammar import add_grammar
 from engine.chat_formats.peg_results import FAIL
 from engine.chat_formats.specialized import specialized
-from engine.chat_formats.specialized_parsers import Asked, SpecialParser
+from engine.chat_formats.specialized_parsers import SpecialParser
+from engine.chat_formats.specialized_parts import Asked
 from engine.chat_formats.template_markers import TemplateAnalysis
 from engine.chat_formats.tool_calls import calling_answer, trigger_of, triggers_of
 from engine.chat_formats.tools import NO_TOOLS, Schemas, ToolUse
 from engine.errors import InvalidRequest
-from engine.grammar import GrammarTrigger
+from engine.grammar import GrammarTrigger, TriggerType
 from engine.json_schema import GrammarBuilder
 from engine.template_capabilities import Capabilities
 
@@ -147,9 +148,9 @@ def chat_format(
     if kind is not None:
         if constrained and not (kind.parser and kind.parser.takes_schema):
             raise InvalidRequest(f"constrained answers are not supported for {kind.name} templates")
-        if tools.tools:
+        if tools.tools and (kind.parser is None or (tools.may_call and kind.parser.calls is None)):
             raise InvalidRequest(f"tools are not supported for {kind.name} templates")
-        asked = Asked(template.source, opening, opening, schema if constrained else None, keep_reasoning)
+        asked = Asked(template.source, opening, opening, schema if constrained else None, keep_reasoning, tools)
         return _special(prompt, asked, kind.parser, continuation)
     analysis = template.analysis
     generation_prompt = opening
@@ -221,15 +222,23 @@ def _special(prompt: str, asked: Asked, special: SpecialParser | None, continuat
             generation_prompt += continuation.message.content
         prompt += generation_prompt
     builder = Builder()
-    parser = special.parser(builder, replace(asked, generation_prompt=generation_prompt))
-    grammar, warnings = _grammar(parser, builder) if asked.schema is not None else ("", ())
+    asked = replace(asked, generation_prompt=generation_prompt)
+    wanted, calls = asked.schema is not None, special.calls if asked.tools.may_call else None
+    makes_calls = calls is not None and (calls.before_schema or not wanted)
+    parser = (calls.parser if calls and makes_calls else special.parser)(builder, asked)
+    held = wanted or makes_calls
+    lazy = calls is not None and asked.tools.choice == "auto" and not (wanted and calls.schema_is_eager)
+    grammar, warnings = _grammar(parser, builder, lazy=lazy) if held else ("", ())
+    words = calls.words(asked.tools.tools) if calls and lazy else []
     start, end = special.thinking
     return ChatFormat(
         prompt,
         generation_prompt,
         parser,
         grammar,
-        warnings=warnings,
+        lazy=lazy,
+        triggers=tuple(GrammarTrigger(TriggerType.WORD, word) for word in words),
+        warnings=tuple(dict.fromkeys((*asked.schemas.found.texts(), *warnings))),
         preserved=special.preserved,
         stops=special.stops,
         thinking_start=start,

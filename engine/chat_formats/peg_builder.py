@@ -6,8 +6,9 @@ The grammar names rules after those numbers, so an expression that is made and t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeAlias
 
 from engine.chat_formats.peg import (
     Any,
@@ -33,6 +34,8 @@ from engine.chat_formats.peg import (
     WrittenAs,
 )
 from engine.chat_formats.peg_json import JsonScan
+
+_MOST_PERMUTED: Final = 6
 
 Operand: TypeAlias = Parser | str | Callable[[], Parser]
 
@@ -109,11 +112,12 @@ class Builder:
     def spaced(self, *parts: Operand) -> Parser:
         """The sequence that the reference's `a << b << c` makes, with white space between: from the left."""
         first, *others = parts
-        joined = self._made(first)
+        joined = None if isinstance(first, str) else self._made(first)  # a text in front is made when it is joined
         for other in others:
             part = self._made(other)
+            joined = self._made(first) if joined is None else joined
             joined = self.sequence(joined, self.space(), part)
-        return joined
+        return self._made(first) if joined is None else joined
 
     def _made(self, part: Operand) -> Parser:
         if isinstance(part, str):
@@ -186,6 +190,31 @@ class Builder:
             part = make()
             self.rules[name] = Rule(self._next(), name, part, scan, triggers=False)
         return self.reference(name)
+
+    def permuted(self, name: str, parts: Sequence[Parser]) -> Parser:
+        """All of some expressions in any order; in the given one if there are more than six.
+
+        Args:
+            name: the rules for what is left to come are named after it.
+        """
+        if not parts:
+            return self.empty()
+        if len(parts) == 1 or len(parts) > _MOST_PERMUTED:
+            return self.sequence(*parts)
+        known: dict[int, Parser] = {}
+
+        def left(which: int) -> Parser:
+            if not which:
+                return self.empty()
+            if which not in known:
+                orders = self.choice()
+                for number, part in enumerate(parts):
+                    if which & 1 << number:
+                        orders = self.choice(orders, self.plus(part, partial(left, which & ~(1 << number))))
+                known[which] = self.rule(f"{name}-{which}", orders)
+            return known[which]
+
+        return left((1 << len(parts)) - 1)
 
     # -- JSON ------------------------------------------------------------------------------------------------------
 

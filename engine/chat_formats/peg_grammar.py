@@ -26,6 +26,7 @@ from engine.chat_formats.peg import (
     Until,
     WrittenAs,
 )
+from engine.chat_formats.rule_order import map_order
 from engine.json_schema import literal as gbnf_literal
 from engine.json_schema.nodes import Node
 
@@ -54,7 +55,7 @@ def add_grammar(grammar: Grammar, root: Parser, rules: Mapping[str, Rule], *, la
     if lazy:
         reachable |= set(triggers)
     writer = _Writer(grammar)
-    for name in (name for name in rules if name in reachable):
+    for name in (name for name in map_order(rules) if name in reachable):
         grammar.add_rule(name, writer.text(rules[name].part))
     grammar.add_rule("root", " | ".join(triggers) if lazy else writer.text(root))
 

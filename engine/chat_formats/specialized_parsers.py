@@ -1,4 +1,5 @@
-"""Answers of templates that llama-server b11192 parses by code of their own (`common/parsers/`), without tools.
+"""Answers of templates that llama-server b11192 parses by code of their own (`common/parsers/`), but for those with
+calls: `specialized_calls` has them.
 
 Each kind says how an answer that was begun goes on, and which parser reads an answer. As in `formats`, expressions are
 made in the order of the reference's compiled code, whose numbers its grammars show.
@@ -6,38 +7,18 @@ made in the order of the reference's compiled code, whose numbers its grammars s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from engine.chat_formats import specialized_calls
 from engine.chat_formats.parts import CONTENT, REASONING
 from engine.chat_formats.peg import Parser
 from engine.chat_formats.peg_builder import Builder
+from engine.chat_formats.specialized_calls import SpecialCalls
+from engine.chat_formats.specialized_parts import IM_START, Asked, Make
 
-_IM_START: Final = "<|im_start|>assistant\n"
 _HEADER: Final = "<|start_header_id|>assistant<|end_header_id|>\n\n"
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What decides the parser.
-
-    Attributes:
-        source: the template's.
-        opening: what the template opens an answer with.
-        generation_prompt: the same, or what there is of an answer that goes on.
-        schema: the answer's JSON schema, or None.
-        keep_reasoning: reasoning stays in the content.
-    """
-
-    source: str
-    opening: str
-    generation_prompt: str
-    schema: Mapping[str, Any] | None
-    keep_reasoning: bool
-
-
-Make = Callable[[Builder, Asked], Parser]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +33,7 @@ class SpecialParser:
         thinking: the markers of reasoning, "" for none.
         takes_schema: answers may be held to a schema.
         repeats_content: the given content is there even where its reasoning goes on.
+        calls: how calls look; None where that is not known here.
     """
 
     parser: Make
@@ -62,6 +44,7 @@ class SpecialParser:
     thinking: tuple[str, str] = ("<think>", "</think>")
     takes_schema: bool = False
     repeats_content: bool = False
+    calls: SpecialCalls | None = None
 
 
 def _thought(builder: Builder, asked: Asked, body: Parser) -> Parser:
@@ -78,7 +61,7 @@ def _value(builder: Builder, name: str, schema: Mapping[str, Any]) -> Parser:
 
 
 def _qwen3_coder(b: Builder, asked: Asked) -> Parser:
-    opening, reasoning = b.literal(_IM_START), b.empty()
+    opening, reasoning = b.literal(IM_START), b.empty()
     if "<think>" in asked.source and not asked.keep_reasoning:
         ended = b.choice(b.literal("</think>"), b.peek(b.literal("<tool_call>")))
         thought = b.tag(REASONING, b.until("</think>", "<tool_call>"))
@@ -88,7 +71,7 @@ def _qwen3_coder(b: Builder, asked: Asked) -> Parser:
 
 
 def _minicpm(b: Builder, asked: Asked) -> Parser:
-    opening, reasoning = b.literal(_IM_START), b.empty()
+    opening, reasoning = b.literal(IM_START), b.empty()
     if not asked.keep_reasoning:
         after, thought = b.space(), b.tag(REASONING, b.until("</think>"))
         opened = b.sequence(b.literal("<think>"), b.space(), thought)
@@ -103,7 +86,7 @@ def _functionary(b: Builder, _: Asked) -> Parser:
 
 
 def _lfm2(b: Builder, asked: Asked) -> Parser:
-    opening, end, reasoning = b.literal(_IM_START), b.end(), b.empty()
+    opening, end, reasoning = b.literal(IM_START), b.end(), b.empty()
     if "<think>" in asked.source and not asked.keep_reasoning:
         thought = b.tag(REASONING, b.until("</think>"))
         reasoning = b.optional(b.joined(b.literal("<think>"), thought, b.literal("</think>")))
@@ -222,35 +205,52 @@ MINISTRAL: Final = SpecialParser(
     ("[THINK]", "[/THINK]", "[TOOL_CALLS]", "[ARGS]"),
     thinking=("[THINK]", "[/THINK]"),
     takes_schema=True,
+    calls=specialized_calls.MINISTRAL,
 )
 QWEN3_CODER: Final = SpecialParser(
-    _qwen3_coder, _IM_START, None, ("<tool_call>", "</tool_call>"), thinking=_NO_MARKERS, takes_schema=True
+    _qwen3_coder,
+    IM_START,
+    None,
+    ("<tool_call>", "</tool_call>"),
+    thinking=_NO_MARKERS,
+    takes_schema=True,
+    calls=specialized_calls.QWEN3_CODER,
 )
 QWEN3_CODER_THINKING: Final = SpecialParser(
     _qwen3_coder,
-    _IM_START + "<think>\n",
+    IM_START + "<think>\n",
     "\n</think>\n\n",
     ("<tool_call>", "</tool_call>", "<think>", "</think>"),
     takes_schema=True,
+    calls=specialized_calls.QWEN3_CODER_THINKING,
 )
 MINICPM: Final = SpecialParser(
     _minicpm,
-    _IM_START + "<think>\n",
+    IM_START + "<think>\n",
     "\n</think>\n\n",
     ("<function", "<param", "</function>", "</param>", "<think>", "</think>"),
     takes_schema=True,
+    calls=specialized_calls.MINICPM,
 )
 FUNCTIONARY: Final = SpecialParser(
     _functionary, _HEADER + ">>>all\n", None, (">>>all",), thinking=_NO_MARKERS, repeats_content=True
 )
 LFM2: Final = SpecialParser(
     _lfm2,
-    _IM_START + "<think>",
+    IM_START + "<think>",
     "</think>",
     (*_LFM2, "<|tool_list_start|>", "<|tool_list_end|>"),
     takes_schema=True,
+    calls=specialized_calls.LFM2,
 )
-LFM2_5: Final = SpecialParser(_lfm2, _IM_START + "<think>", "</think>", _LFM2, takes_schema=True)
+LFM2_5: Final = SpecialParser(
+    _lfm2,
+    IM_START + "<think>",
+    "</think>",
+    _LFM2,
+    takes_schema=True,
+    calls=specialized_calls.LFM2,
+)
 KIMI_K2: Final = SpecialParser(
     _kimi_k2,
     "<|im_assistant|>assistant<|im_middle|><think>",
@@ -259,6 +259,7 @@ KIMI_K2: Final = SpecialParser(
         *("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>"),
         *("<|tool_call_argument_begin|>", "<|tool_call_end|>", "<think>", "</think>"),
     ),
+    calls=specialized_calls.KIMI_K2,
 )
 KIMI_K3: Final = SpecialParser(
     _kimi_k3,
@@ -274,6 +275,7 @@ GIGACHAT: Final = SpecialParser(
     ("<|message_sep|>\n\n", "<|role_sep|>\n"),
     thinking=_NO_MARKERS,
     repeats_content=True,
+    calls=specialized_calls.GIGACHAT,
 )
 LING: Final = SpecialParser(
     _ling,
@@ -292,6 +294,7 @@ COHERE2: Final = SpecialParser(
     _COHERE_TOKENS,
     thinking=("<|START_THINKING|>", "<|END_THINKING|>"),
     takes_schema=True,
+    calls=specialized_calls.COHERE2,
 )
 MUSE: Final = SpecialParser(
     _muse,

@@ -104,6 +104,23 @@ TEMPLATES: Final[dict[str, str]] = {
         + "</calls>{% endif %}",
         before=_TOOLS,
     ),
+    "calls as bare JSON": _chatml(
+        _CONTENT + _calls('{"name": "{{ c.function.name }}", "parameters": {{ c.function.arguments | tojson }}}'),
+        before=_TOOLS,
+    ),
+    "calls keyed by their names": _chatml(
+        _CONTENT + "{% if m.tool_calls %}<|calls|>[{% for c in m.tool_calls %}{% if not loop.first %}, {% endif %}"
+        '{"{{ c.function.name }}": {{ c.function.arguments | tojson }}}{% endfor %}]<|end|>{% endif %}',
+        before=_TOOLS,
+    ),
+    "calls in OpenAI's shape": _chatml(
+        _CONTENT
+        + _calls(
+            '<call>{"id": "{{ c.id }}", "type": "function", "function": {"name": "{{ c.function.name }}", '
+            '"arguments": {{ c.function.arguments | tojson }}}}</call>'
+        ),
+        before=_TOOLS,
+    ),
     "calls with an id": _chatml(_CONTENT + _calls(_WITH_ID), before=_TOOLS),
     "Laguna": _chatml(
         "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n{% endif %}" + _CONTENT,

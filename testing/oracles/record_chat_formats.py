@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from testing.oracles.chat_driver import ask
@@ -26,6 +27,42 @@ SWITCHED = TEMPLATES["reasoning in tags, switched by an empty one"]
 """The template for forms and refusals."""
 
 
+class Lists:
+    """What answers share, each value once.
+
+    Attributes:
+        values: by the name of the field.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[Any]] = {"grammar": [], "answers": []}
+
+    def kept(self, answers: dict[str, Any], requests: Sequence[Request]) -> list[dict[str, Any]]:
+        """Answers to requests; what is in the lists is named by its place there."""
+        shown = [shaped(answer, request) for answer, request in zip(answers["requests"], requests, strict=True)]
+        for one in shown:
+            for name, values in self.values.items():
+                if name in one:
+                    if one[name] not in values:
+                        values.append(one[name])
+                    one[name] = values.index(one[name])
+        return shown
+
+
+def expected(recorded: dict[str, Any], lists: dict[str, list[Any]]) -> dict[str, Any]:
+    """A recorded answer with what is in the lists put back."""
+    return {name: lists[name][value] if name in lists else value for name, value in recorded.items()}
+
+
+def write(path: Path, recorded: dict[str, Any]) -> None:
+    """Write a record, its templates a line each."""
+    templates = recorded.pop("templates")
+    entries = ",\n".join(f"{_dump(name)}: {_dump(entry)}" for name, entry in templates.items())
+    lines = [f"{_dump(key)}: {_dump(value)}" for key, value in recorded.items()]
+    path.write_text("{" + ",\n".join([*lines, f'"templates": {{\n{entries}\n}}']) + "}\n", encoding="utf-8")
+    print(f"{path}: {path.stat().st_size} bytes, {len(templates)} templates")
+
+
 def record() -> dict[str, Any]:
     """The record; each grammar and each list of answers is kept once, and named by its place in a list of them.
 
@@ -39,29 +76,19 @@ def record() -> dict[str, Any]:
             question(SWITCHED, REFUSED, ()),
         ]
     )
-    lists: dict[str, list[Any]] = {"grammar": [], "answers": []}
-
-    def kept(answers: dict[str, Any], requests: Sequence[Request]) -> list[dict[str, Any]]:
-        shown = [shaped(answer, request) for answer, request in zip(answers["requests"], requests, strict=True)]
-        for one in shown:
-            for name, values in lists.items():
-                if name in one:
-                    if one[name] not in values:
-                        values.append(one[name])
-                    one[name] = values.index(one[name])
-        return shown
+    lists = Lists()
 
     *of_templates, of_forms, refused = found
     templates = {
-        name: {"thinks": answers["thinks"], "requests": kept(answers, REQUESTS)}
+        name: {"thinks": answers["thinks"], "requests": lists.kept(answers, REQUESTS)}
         for name, answers in zip(TEMPLATES, of_templates, strict=True)
     }
     return {
         "header": {"reference": require().identity(), "made_by": "testing.oracles.record_chat_formats"},
         "templates": templates,
-        "forms": kept(of_forms, FORMS),
-        "refused": kept(refused, REFUSED),
-        "lists": lists,
+        "forms": lists.kept(of_forms, FORMS),
+        "refused": lists.kept(refused, REFUSED),
+        "lists": lists.values,
     }
 
 
@@ -76,11 +103,7 @@ def main() -> int:
     except ServerError as error:
         print(f"record_chat_formats: {error}", file=sys.stderr)
         return 2
-    templates = recorded.pop("templates")
-    entries = ",\n".join(f"{_dump(name)}: {_dump(entry)}" for name, entry in templates.items())
-    lines = [f"{_dump(key)}: {_dump(value)}" for key, value in recorded.items()]
-    RECORD.write_text("{" + ",\n".join([*lines, f'"templates": {{\n{entries}\n}}']) + "}\n", encoding="utf-8")
-    print(f"{RECORD}: {RECORD.stat().st_size} bytes, {len(templates)} templates")
+    write(RECORD, recorded)
     return 0
 
 

@@ -7,6 +7,14 @@ from typing import Any, Final
 
 from testing.oracles.chat_format_cases import Request
 
+TEMPLATES_WITH_CALLS: Final = (
+    *("plain", "content in tags", "reasoning before tools alone", "calls as JSON in tags", "calls as an array of JSON"),
+    *("calls with JSON arguments", "calls with arguments in tags", "calls in a section", "calls as bare JSON"),
+    *("calls keyed by their names", "calls in OpenAI's shape", "calls with an id", "Ministral", "Kimi K2"),
+    *("Cohere2 MoE", "LFM2", "LFM2.5", "GigaChat 3", "MiniCPM5", "Qwen3-Coder", "Qwen3-Coder that thinks"),
+)
+"""The templates of `chat_templates` that requests with tools are recorded for."""
+
 _HI: Final = {"role": "user", "content": "Hi"}
 _NAMED: Final = {"type": "object", "properties": {"kind": {"enum": ["a", 1]}}, "required": ["kind"]}
 
@@ -144,6 +152,8 @@ ANSWERS: Final = (
     "<|tool_call_start|>[weather(city='Ulm'), now()]<|tool_call_end|>",
     '<function name="weather"><param name="city">Ulm</param><param name="days">3</param></function>',
     '<|function_call|>{"name": "weather", "arguments": {"city": "Ulm"}}',
+    '<|calls|>[{"weather": {"city": "Ulm"}}, {"now": {}}]<|end|>',
+    '<call>{"id": "1", "type": "function", "function": {"name": "weather", "arguments": {"city": "Ulm"}}}</call>',
     '<|tools_prefix|>[{"weather": {"city": "Ulm"}}]<|tools_suffix|>',
     'Action:\n```json\n[{"tool_name": "weather", "parameters": {"city": "Ulm"}}]```',
     '<TOOLCALL>[{"name": "weather", "arguments": {"city": "Ulm"}}]</TOOLCALL>',
@@ -236,7 +246,6 @@ ODD: Final[tuple[Request, ...]] = (
     _with_calls([{"type": "function", "function": {"name": 5, "arguments": "{}"}}]),
     _with_calls([{"type": "function", "function": {"name": "f", "arguments": {"a": [1.5, "é"]}}}]),
     _with_calls([{"type": "function", "function": {"name": "f", "arguments": None}}]),
-    _with_calls([{"type": "function", "function": {"name": "f", "arguments": "{"}}]),
     _with_calls([{"type": "function", "id": 5, "function": _FUNCTION}]),
     _with_calls([{"type": "function", "id": "", "function": _FUNCTION}]),
     {"messages": [_HI, {"role": "tool", "content": "x", "tool_call_id": 5}], "tools": [NOW]},

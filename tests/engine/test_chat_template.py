@@ -175,7 +175,7 @@ def test_normalizing_twice_changes_nothing() -> None:
         ("text", "Expected 'message' to be an object"),
         ({"content": "a"}, "Missing 'role' in message"),
         ({"role": "user"}, "Expected 'content' or 'tool_calls'"),
-        ({"role": 5, "content": "a"}, "'role' must be a string, got 5"),
+        ({"role": 5, "content": "a"}, "type must be string, but is number"),
         ({"role": "user", "content": 5}, "Invalid 'content' type: expected string or array, got 5"),
         ({"role": "user", "content": [{"text": "a"}]}, "Missing content part type"),
         ({"role": "user", "content": ["a"]}, "Missing content part type"),
@@ -185,7 +185,7 @@ def test_normalizing_twice_changes_nothing() -> None:
         ({"role": "assistant", "tool_calls": [{"type": "x"}]}, "Unsupported tool call type"),
         ({"role": "assistant", "tool_calls": [{"type": "function"}]}, "Missing tool call function"),
         ({"role": "assistant", "tool_calls": [{"type": "function", "function": {}}]}, "Missing tool call name"),
-        ({"role": "assistant", "tool_calls": "f()"}, "Expected 'tool_calls' to be an array"),
+        ({"role": "assistant", "tool_calls": "f()"}, 'Missing tool call type: "f()"'),
     ],
 )
 def test_a_malformed_message_is_refused_with_its_reason(message: Any, reason: str) -> None:

@@ -13,15 +13,9 @@ from server.wire.chat_output import parse_output
 from testing.oracles.chat_format_cases import ANSWERS, FORMS, REFUSED, REQUESTS
 from testing.oracles.chat_formats import BOS, EOS, ours
 from testing.oracles.chat_templates import TEMPLATES
-from testing.oracles.record_chat_formats import RECORD, SWITCHED
+from testing.oracles.record_chat_formats import RECORD, SWITCHED, expected
 
 RECORDED: dict[str, Any] = json.loads(RECORD.read_text("utf-8"))
-
-
-def expected(recorded: dict[str, Any]) -> dict[str, Any]:
-    """A recorded answer with its grammar and its list of answers in place of their numbers."""
-    lists = RECORDED["lists"]
-    return {name: lists[name][value] if name in lists else value for name, value in recorded.items()}
 
 
 def test_the_record_has_every_template_and_request() -> None:
@@ -41,13 +35,13 @@ def test_a_templates_answers_look_as_the_references(name: str) -> None:
         if kind and kind.parser and not kind.parser.takes_schema and parse_output(request).schema:
             assert found == {"error": f"constrained answers are not supported for {kind.name} templates"}
         else:
-            assert found == expected(answer), request
+            assert found == expected(answer, RECORDED["lists"]), request
 
 
 @pytest.mark.parametrize("number", range(len(FORMS)))
 def test_the_wanted_form_is_read_as_the_reference_reads_it(number: int) -> None:
     template = ChatTemplate(SWITCHED, BOS, EOS)
-    assert ours(template, FORMS[number], ()) == expected(RECORDED["forms"][number])
+    assert ours(template, FORMS[number], ()) == expected(RECORDED["forms"][number], RECORDED["lists"])
 
 
 @pytest.mark.parametrize("number", range(len(REFUSED)))

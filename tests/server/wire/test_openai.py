@@ -120,7 +120,7 @@ def test_what_llama_server_refuses_has_its_message(body: dict[str, Any], message
 
 @pytest.mark.parametrize("key", ["role", "name", "reasoning_content"])
 def test_a_message_key_of_a_wrong_type_is_refused(key: str) -> None:
-    with pytest.raises(InvalidRequest, match=f"Failed to parse messages: .*{key}"):
+    with pytest.raises(InvalidRequest, match=r"Failed to parse messages: .* type must be string, but is number"):
         chat({**USER, key: 5})
 
 
