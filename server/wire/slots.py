@@ -17,19 +17,21 @@ def slots_body(slot: Slot, n_ctx: int) -> list[dict[str, Any]]:
 
 
 def _task(task: Task, n_tokens: int) -> dict[str, Any]:
-    request, step = task.job.request, task.step
+    """What is asked, and while it runs how far it is; of a task that is over the numbers are those of none."""
+    request = task.job.request
+    step = task.step if task.running else None
     n_decoded = 0 if step is None else step.n_decoded
     next_token = {
         "has_next_token": task.running and (step is None or step.final is None),
         "has_new_line": step is not None and step.has_new_line,
-        "n_remain": -1 if request.n_predict == -1 else request.n_predict - n_decoded,
+        "n_remain": request.n_predict - n_decoded if task.running and request.n_predict != -1 else -1,
         "n_decoded": n_decoded,
     }
     return {
         "id_task": task.id,
         "n_prompt_tokens": n_tokens,
-        "n_prompt_tokens_processed": task.n_processed,
-        "n_prompt_tokens_cache": task.n_cached,
+        "n_prompt_tokens_processed": task.n_processed if task.running else 0,
+        "n_prompt_tokens_cache": task.n_cached if task.running else 0,
         "params": generation_settings(request.sampling, task.job.form, short=True),
         "next_token": [next_token],
     }

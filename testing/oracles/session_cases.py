@@ -140,7 +140,7 @@ SESSIONS: Mapping[str, Session] = {
     "turns with room for one state": Session((*CONTEXT, "--cache-ram", "2"), _turns(*"abcabcabc")),
     "turns with room for none": Session((*CONTEXT, "--cache-ram", "1"), _turns(*"abab", n_new=60)),
     "states without a limit hold no more tokens than a context": Session(
-        (*CONTEXT, "--cache-ram", "-1"), _turns(*"abcdefabcdef", n_new=120)
+        ("-c", "256", "--cache-ram", "-1"), _turns(*"abcdefabcdef", n_new=60)
     ),
     "a conversation that goes back": Session(
         CONTEXT,
@@ -178,7 +178,7 @@ SESSIONS: Mapping[str, Session] = {
         (*CONTEXT, "-ctk", "q8_0", "-ctv", "q8_0", "--cache-ram", "2"),
         (*_turns(*"abcabc"), Act("save", "a.bin"), *_turns("a"), Act("restore", "a.bin"), *_turns("c")),
     ),
-    "at random": random_session(1, 40, *CONTEXT, files=True),
-    "at random with little room": random_session(2, 40, *CONTEXT, "--cache-ram", "3"),
-    "at random without a limit": random_session(3, 40, *CONTEXT, "--cache-ram", "-1", files=True),
+    "at random": random_session(1, 24, *CONTEXT, files=True),
+    "at random with little room": random_session(2, 24, *CONTEXT, "--cache-ram", "3"),
+    "at random without a limit": random_session(3, 24, *CONTEXT, "--cache-ram", "-1", files=True),
 }
