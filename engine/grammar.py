@@ -154,7 +154,7 @@ def grammar_matcher(params: GrammarParams, vocabulary: Vocabulary) -> _kernels.G
         rules = _rules(params.data, weakref.ref(vocabulary))
         matcher = _kernels.GrammarMatcher(rules, _pieces_of(vocabulary), triggers)
         if not params.lazy and params.type != "user":
-            for token in _prefill(params.generation_prompt, vocabulary):
+            for token in prefill_tokens(params.generation_prompt, vocabulary):
                 accept(matcher, token)
     except GrammarError as error:
         raise InvalidGrammar(str(error)) from None
@@ -205,7 +205,7 @@ def _pattern(trigger: GrammarTrigger) -> str:
     return value
 
 
-def _prefill(text: str, vocabulary: Vocabulary) -> list[int]:
+def prefill_tokens(text: str, vocabulary: Vocabulary) -> list[int]:
     """The tokens of the generation prompt, but for a first one whose space the tokenizer put there."""
     tokens = vocabulary.encode(text, add_special=False) if text else []
     if tokens:

@@ -22,9 +22,18 @@ from numpy.typing import NDArray
 from engine import dry, grammar, infill
 from engine.dry import dry_breakers
 from engine.errors import InvalidRequest
-from engine.grammar import NO_GRAMMAR, GrammarError, GrammarParams, accept, grammar_from_request, grammar_matcher
+from engine.grammar import (
+    NO_GRAMMAR,
+    GrammarError,
+    GrammarParams,
+    accept,
+    grammar_from_request,
+    grammar_matcher,
+    prefill_tokens,
+)
 from engine.infill import infill_vocabulary
 from engine.kernels import _kernels
+from engine.reasoning_budget import NO_REASONING, ReasoningBudget, ReasoningParams, reasoning_from_request
 
 INT32_MAX = 2**31 - 1
 FLOAT32_MAX = (2 - 2**-23) * 2.0**127
@@ -113,6 +122,7 @@ class SamplingParams:
     samplers: tuple[str, ...] = DEFAULT_SAMPLERS
     grammar: GrammarParams = NO_GRAMMAR
     preserved_tokens: frozenset[int] = frozenset()
+    reasoning: ReasoningParams = NO_REASONING
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any], base: SamplingParams | None = None) -> SamplingParams:
@@ -172,6 +182,7 @@ class SamplingParams:
             if not found["dry_sequence_breakers"]:
                 raise InvalidRequest(_NO_BREAKERS)
         found["grammar"], found["preserved_tokens"] = grammar_from_request(fields, defaults.grammar, vocabulary)
+        found["reasoning"] = reasoning_from_request(fields, defaults.reasoning, vocabulary)
         bias = list(defaults.logit_bias)
         if fields.get("logit_bias") is not None:
             bias = _logit_bias(fields["logit_bias"], vocabulary)
@@ -311,6 +322,8 @@ class Sampler:
         words = infill_vocabulary(vocabulary) if _kernels.Stage.INFILL in native.stages else None
         self._chain = _kernels.SamplerChain(native, vocabulary.n_vocab, bias, breakers, keep_candidates, words)
         self._grammar = grammar_matcher(params.grammar, vocabulary) if params.grammar.text else None
+        self._is_lazy = params.grammar.lazy
+        self._reasoning = _reasoning_budget(params, vocabulary)
 
     def accept_many(self, tokens: Sequence[int]) -> None:
         """Counts the prompt's tokens towards the penalties and DRY, as llama-server does before the first draw."""
@@ -322,10 +335,12 @@ class Sampler:
         Raises:
             InvalidRequest: the grammar cannot go on after it.
         """
+        read = self._reads_in_grammar(token)
         if self._grammar is not None:
             started = time.perf_counter_ns()
             with _grammar_errors():
-                accept(self._grammar, token)
+                for one in read:
+                    accept(self._grammar, one)
             self.grammar_ns += time.perf_counter_ns() - started
         self._chain.accept(token)
 
@@ -333,13 +348,15 @@ class Sampler:
         """Draws a token from float32 logits of shape (n_vocab,). It is not accepted: call `accept` with it.
 
         As in llama-server, a token that the grammar does not take is drawn again from those that it does; the chain's
-        generators have moved on by then.
+        generators have moved on by then. What reasoning is forced to end with comes before all of that.
 
         Raises:
             InvalidRequest: the grammar is too ambiguous to go on.
         """
+        if self._reasoning is not None:
+            logits = self._reasoning.apply(logits)
         token: int = self._chain.sample(logits)
-        if self._grammar is None:
+        if self._grammar is None or not self._grammar_holds:
             return token
         started = time.perf_counter_ns()
         masked = None
@@ -353,6 +370,20 @@ class Sampler:
         self.n_resampled += 1
         return self._chain.sample(masked)
 
+    @property
+    def _grammar_holds(self) -> bool:
+        """A grammar that waits for its trigger does not look at reasoning."""
+        return not (self._is_lazy and self._reasoning is not None and self._reasoning.running)
+
+    def _reads_in_grammar(self, token: int) -> Sequence[int]:
+        """What the grammar reads when the answer goes on with `token`: after reasoning, the marker that ended it."""
+        held = self._grammar_holds
+        if self._reasoning is not None:
+            self._reasoning.accept(token)
+            if not held:
+                return (self._reasoning.ended_by or ()) if not self._reasoning.running else ()
+        return (token,)
+
     def probabilities(self, n_best: int, token: int) -> TokenProbabilities:
         """By what the last draw chose from; only with `keep_candidates`."""
         return TokenProbabilities(*self._chain.probabilities(n_best, token))
@@ -361,6 +392,17 @@ class Sampler:
         """(token, logit, probability) of what the last draw chose from, in the chain's order."""
         found: list[tuple[int, float, float]] = self._chain.candidates()
         return found
+
+
+def _reasoning_budget(params: SamplingParams, vocabulary: Vocabulary) -> ReasoningBudget | None:
+    """Follows reasoning where that matters: it has a limit, or a grammar waits for its trigger."""
+    reasoning = params.reasoning
+    if not (reasoning.start and any(reasoning.ends) and (params.grammar.lazy or reasoning.limit >= 0)):
+        return None
+    budget = ReasoningBudget(reasoning, vocabulary)
+    for token in prefill_tokens(params.grammar.generation_prompt, vocabulary):
+        budget.accept(token)
+    return budget
 
 
 @contextmanager

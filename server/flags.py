@@ -123,7 +123,6 @@ _IGNORED = """
 -hft --hf-token =TOKEN
 --reasoning-preserve
 --no-reasoning-preserve
---reasoning-budget-message =TEXT
 --tools-runtime =OPTION
 -ctkd --cache-type-k-draft --spec-draft-type-k =TYPE
 -ctvd --cache-type-v-draft --spec-draft-type-v =TYPE
@@ -237,7 +236,6 @@ _REFUSED = """
 --skip-chat-parsing | LLAMA_ARG_SKIP_CHAT_PARSING | 0 off false disabled | not built
 --no-prefill-assistant | LLAMA_ARG_PREFILL_ASSISTANT | 1 on true enabled | a last assistant message is continued
 --reasoning-effort =LEVEL | LLAMA_ARG_REASONING_EFFORT | default | send reasoning_effort with the request
---reasoning-budget =N | LLAMA_ARG_THINK_BUDGET | -1 | a limit of reasoning is not built
 --sse-ping-interval =SECONDS | LLAMA_ARG_SSE_PING_INTERVAL | 30 -1 | pings are not built
 --sleep-idle-seconds =SECONDS | | -1 | use --keep-alive
 --log-prompts-dir =DIR | | | prompts are not written to files

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from engine.grammar import GrammarParams
+    from engine.reasoning_budget import ReasoningParams
 
 _BIAS = re.compile(r"\s*([+-]?[0-9]+)\s*([+-])(.+)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "'": "'", '"': '"', "\\": "\\"}
@@ -118,6 +119,13 @@ def grammar(*, grammar: str = "", json_schema: str | None = None) -> GrammarPara
     except InvalidRequest as error:
         raise ValueError(getattr(error, "reason", None) or str(error)) from None
     return params
+
+
+def reasoning(limit: int) -> ReasoningParams:
+    """The limit of reasoning as the engine takes it."""
+    from engine.reasoning_budget import ReasoningParams  # slow, and seldom needed
+
+    return ReasoningParams(limit)
 
 
 def unescaped(text: str) -> str:

@@ -26,6 +26,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from server import sampling_flags
 from server.durations import keep_alive_seconds
 from server.sampling_settings import SamplingSettings
 from server.setting_types import Address, Flag, HostAndPort, Names, NameSet, Origins, Switch, as_switch, flag, reason
@@ -163,6 +164,13 @@ class Settings(SamplingSettings):
         "2 Euclidean, p the p-norm",
     )
 
+    reasoning_budget: Annotated[int, flag("--reasoning-budget", "LLAMA_ARG_THINK_BUDGET", "N", group=_ANSWERS)] = Field(
+        -1, ge=-1, le=2**31 - 1, description="most tokens of reasoning unless the request says (-1: no limit)"
+    )
+    reasoning_budget_message: Annotated[
+        str, flag("--reasoning-budget-message", "LLAMA_ARG_THINK_BUDGET_MESSAGE", "TEXT", group=_ANSWERS)
+    ] = Field("", description="what is said before reasoning that has reached its limit is ended")
+
     # -- server
     host: Annotated[str, flag("--host", "BANKML_HOST LLAMA_ARG_HOST OLLAMA_HOST", "HOST")] = Field(
         DEFAULT_HOST, min_length=1, description="address to listen on"
@@ -253,6 +261,14 @@ class Settings(SamplingSettings):
         named = tuple(address for address in (self.listen, self.upstream) if address is not None)
         hosts = (part.strip() for part in self.host.split(","))
         return named or tuple(Address(host, self.port) for host in hosts if host)
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """As in `SamplingSettings`, and the limit of reasoning."""
+        found = super().sampling
+        if self.reasoning_budget >= 0:
+            found["reasoning"] = sampling_flags.reasoning(self.reasoning_budget)
+        return found
 
     @property
     def template_variables(self) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class ChatFormat:
         warnings: what of a schema the grammar leaves out.
         preserved: texts; where one is a token, the answer shows it though it is a special one.
         stops: further stop strings.
-        thinking_start, thinking_end: the markers of reasoning, "" where it has none.
+        thinking: the marker that begins reasoning, and those that may end it; nothing where there is none.
     """
 
     prompt: str
@@ -85,8 +85,7 @@ class ChatFormat:
     warnings: tuple[str, ...] = ()
     preserved: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
-    thinking_start: str = ""
-    thinking_end: str = ""
+    thinking: tuple[str, ...] = ()
 
     def parse(self, text: str, *, partial: bool) -> ChatMessage:
         """Cut an answer.
@@ -175,7 +174,7 @@ def _analyzed(template: Template, opening: str, tools: ToolUse, schema: Any, *, 
     if calls.tools and analysis.tools.mode != "none":
         held = calls.must_call or bool(trigger_of(analysis.tools))
     grammar, warnings = _grammar(parser, builder, lazy=lazy) if held else ("", ())
-    thinks = analysis.reasoning.mode != "none"
+    markers = (trim(analysis.reasoning.start), trim(analysis.reasoning.end))
     return ChatFormat(
         "",
         "",
@@ -186,8 +185,7 @@ def _analyzed(template: Template, opening: str, tools: ToolUse, schema: Any, *, 
         warnings=tuple(dict.fromkeys((*schemas.found.texts(), *warnings))),
         preserved=analysis.preserved,
         stops=analysis.stops,
-        thinking_start=trim(analysis.reasoning.start) if thinks else "",
-        thinking_end=trim(analysis.reasoning.end) if thinks else "",
+        thinking=markers if analysis.reasoning.mode != "none" and markers[1] else (),
     )
 
 
@@ -211,7 +209,7 @@ def _continued(opening: str, analysis: TemplateAnalysis, continuation: Continuat
 def _special(prompt: str, asked: Asked, special: SpecialParser | None, continuation: Continuation | None) -> ChatFormat:
     """The form of an answer that has a parser of its own; without one it is all content."""
     if special is None:
-        special = SpecialParser(_all_content, asked.opening, None, (), thinking=("", ""), repeats_content=True)
+        special = SpecialParser(_all_content, asked.opening, None, (), thinking=(), repeats_content=True)
     generation_prompt = asked.opening
     if continuation is not None:
         generation_prompt = special.begun
@@ -230,7 +228,6 @@ def _special(prompt: str, asked: Asked, special: SpecialParser | None, continuat
     lazy = calls is not None and asked.tools.choice == "auto" and not (wanted and calls.schema_is_eager)
     grammar, warnings = _grammar(parser, builder, lazy=lazy) if held else ("", ())
     words = calls.words(asked.tools.tools) if calls and lazy else []
-    start, end = special.thinking
     return ChatFormat(
         prompt,
         generation_prompt,
@@ -241,8 +238,7 @@ def _special(prompt: str, asked: Asked, special: SpecialParser | None, continuat
         warnings=tuple(dict.fromkeys((*asked.schemas.found.texts(), *warnings))),
         preserved=special.preserved,
         stops=special.stops,
-        thinking_start=start,
-        thinking_end=end,
+        thinking=special.thinking,
     )
 
 

@@ -30,7 +30,7 @@ class SpecialParser:
         begun: what an answer that goes on begins with.
         thought_end: what stands between its reasoning and its content; None where it has no reasoning.
         preserved, stops: as in `ChatFormat`.
-        thinking: the markers of reasoning, "" for none.
+        thinking: the marker that begins reasoning, and those that may end it; nothing for none.
         takes_schema: answers may be held to a schema.
         repeats_content: the given content is there even where its reasoning goes on.
         calls: how calls look; None where that is not known here.
@@ -41,7 +41,7 @@ class SpecialParser:
     thought_end: str | None
     preserved: tuple[str, ...]
     stops: tuple[str, ...] = ()
-    thinking: tuple[str, str] = ("<think>", "</think>")
+    thinking: tuple[str, ...] = ("<think>", "</think>")
     takes_schema: bool = False
     repeats_content: bool = False
     calls: SpecialCalls | None = None
@@ -196,7 +196,6 @@ _MUSE: Final = (
     *("<|start|>", "<|message|>", "<|eom|>", "<|eot|>", "<atem:function_calls>", "<atem:invoke", "<atem:parameter"),
     *("</atem:parameter>", "</atem:invoke>", "</atem:function_calls>"),
 )
-_NO_MARKERS: Final = ("", "")
 
 MINISTRAL: Final = SpecialParser(
     _ministral,
@@ -212,7 +211,7 @@ QWEN3_CODER: Final = SpecialParser(
     IM_START,
     None,
     ("<tool_call>", "</tool_call>"),
-    thinking=_NO_MARKERS,
+    thinking=(),
     takes_schema=True,
     calls=specialized_calls.QWEN3_CODER,
 )
@@ -221,6 +220,7 @@ QWEN3_CODER_THINKING: Final = SpecialParser(
     IM_START + "<think>\n",
     "\n</think>\n\n",
     ("<tool_call>", "</tool_call>", "<think>", "</think>"),
+    thinking=("<think>", "\n</think>", "</think>", "<tool_call>"),
     takes_schema=True,
     calls=specialized_calls.QWEN3_CODER_THINKING,
 )
@@ -233,7 +233,7 @@ MINICPM: Final = SpecialParser(
     calls=specialized_calls.MINICPM,
 )
 FUNCTIONARY: Final = SpecialParser(
-    _functionary, _HEADER + ">>>all\n", None, (">>>all",), thinking=_NO_MARKERS, repeats_content=True
+    _functionary, _HEADER + ">>>all\n", None, (">>>all",), thinking=(), repeats_content=True
 )
 LFM2: Final = SpecialParser(
     _lfm2,
@@ -273,7 +273,7 @@ GIGACHAT: Final = SpecialParser(
     "assistant<|role_sep|>\n",
     None,
     ("<|message_sep|>\n\n", "<|role_sep|>\n"),
-    thinking=_NO_MARKERS,
+    thinking=(),
     repeats_content=True,
     calls=specialized_calls.GIGACHAT,
 )
@@ -301,5 +301,5 @@ MUSE: Final = SpecialParser(
     "<|start|>assistant to=self<|message|>",
     "<|eom|><|start|>assistant to=user<|message|>",
     _MUSE,
-    thinking=_NO_MARKERS,
+    thinking=(),
 )

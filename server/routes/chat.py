@@ -67,7 +67,8 @@ class ChatRun:
         """
         self._form = self.form_for(model)
         tokens = model.tokenizer.encode(self._form.prompt, add_special=True, parse_special=True)
-        return checked_jobs(tokens, formed(self.chat.fields, self._form), model, self._defaults)
+        fields = formed(self.chat.fields, self._form, self._settings.reasoning_budget_message)
+        return checked_jobs(tokens, fields, model, self._defaults)
 
     def form_for(self, model: Model) -> ChatFormat:
         """The prompt for `model` and the form of its answer.

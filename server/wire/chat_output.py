@@ -80,13 +80,22 @@ def _or_any(schema: Any) -> Any:
     return {} if schema is None else schema
 
 
-def formed(fields: CompletionFields, form: ChatFormat) -> CompletionFields:
-    """The completion fields of a chat request, with what the form of its answer asks of them."""
+def formed(fields: CompletionFields, form: ChatFormat, reasoning_message: str = "") -> CompletionFields:
+    """The completion fields of a chat request, with what the form of its answer asks of them.
+
+    Args:
+        reasoning_message: the command line's, for a request that has none.
+    """
     update: dict[str, Any] = {
         "generation_prompt": form.generation_prompt,
         "preserved_tokens": form.preserved,
         "stop": (*fields.stop, *form.stops),
     }
+    if form.thinking:
+        start, *ends = form.thinking
+        update |= {"reasoning_budget_start_tag": start, "reasoning_budget_end_tags": tuple(ends)}
+        if fields.reasoning_budget_message is None:
+            update["reasoning_budget_message"] = reasoning_message
     if form.grammar:
         update["json_schema"] = SchemaGrammar(form.grammar, form.warnings)
         update |= {"grammar_lazy": form.lazy, "grammar_triggers": form.triggers if form.lazy else None}

@@ -35,6 +35,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "n_predict": ("n_predict", "max_completion_tokens", "max_tokens"),
     "n_cmpl": ("n_cmpl", "n"),
     "n_probs": ("n_probs", "logprobs"),
+    "reasoning_budget_end_tags": ("reasoning_budget_end_tags", "reasoning_budget_end_tag"),
 }
 """Fields with several names; the first one that is there and not null counts, the others are not looked at."""
 
@@ -380,11 +381,10 @@ class CompletionFields(BaseModel):
     preserved_tokens: Annotated[tuple[str, ...], BeforeValidator(_strings)] = ()
     grammar_triggers: Annotated[tuple[GrammarTrigger, ...] | None, BeforeValidator(_triggers)] = None
     reasoning_control: Annotated[Bool, refuse_when(lambda value: value is True)] = False
-    reasoning_budget_tokens: CountOrAll = -1
-    reasoning_budget_start_tag: NotAsked = None
-    reasoning_budget_end_tags: NotAsked = None
-    reasoning_budget_end_tag: NotAsked = None
-    reasoning_budget_message: NotAsked = None
+    reasoning_budget_tokens: CountOrAll | None = None
+    reasoning_budget_start_tag: Str = ""
+    reasoning_budget_end_tags: Annotated[tuple[str, ...], BeforeValidator(_strings)] = ()
+    reasoning_budget_message: Str | None = None
     logit_bias: Annotated[Any, BeforeValidator(_logit_bias)] = None
     ignore_eos: Bool | None = None
     stop: Annotated[tuple[str, ...], BeforeValidator(_stop)] = ()

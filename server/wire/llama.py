@@ -30,6 +30,7 @@ MAX_PROMPTS = 1024
 
 _SAMPLING_NAMES = frozenset(field.name for field in fields(SamplingParams)) & frozenset(CompletionFields.model_fields)
 _GRAMMAR_NAMES = frozenset({"grammar_type", "grammar_lazy", "grammar_triggers", "generation_prompt"})
+_REASONING_NAMES = frozenset(f"reasoning_budget_{name}" for name in ("tokens", "start_tag", "end_tags", "message"))
 
 # -- request in ----------------------------------------------------------------------------------------------------
 
@@ -133,7 +134,8 @@ def resolve_sampling(fields_: CompletionFields, model: Model, defaults: Mapping[
     Raises:
         InvalidRequest: what llama-server's sampler refuses, with its message.
     """
-    given = {name: value for name in _SAMPLING_NAMES | _GRAMMAR_NAMES if (value := getattr(fields_, name)) is not None}
+    names = _SAMPLING_NAMES | _GRAMMAR_NAMES | _REASONING_NAMES
+    given = {name: value for name in names if (value := getattr(fields_, name)) is not None}
     if fields_.json_schema is not None:
         grammar = fields_.json_schema
         given |= {"grammar": grammar.text, "grammar_type": "output_format", "grammar_warnings": grammar.warnings}

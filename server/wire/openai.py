@@ -13,7 +13,7 @@ from engine.chat_formats.messages import ChatMessage, MessageDelta
 from engine.chat_formats.reader import AnswerReader
 from engine.chat_template import ChatTemplate, normalize_messages
 from engine.generation import Final, Step, Timings
-from server.errors import BadRequest, NotSupported
+from server.errors import BadRequest
 from server.receipts import BUILD
 from server.wire.chat_output import WantedOutput, parse_output
 from server.wire.chat_tools import AskedTools, parse_tools, shown_call_delta, shown_calls
@@ -63,7 +63,6 @@ class ChatRequest:
         template_kwargs: more variables for the template.
         no_effort: reasoning is off, unless a variable of the template says otherwise.
         reasoning_format: llama-server's name of what becomes of reasoning, None for the server's default.
-        reasoning_budget: most tokens of reasoning, -1 for no limit.
         ignored: fields that were accepted and change nothing.
     """
 
@@ -77,7 +76,6 @@ class ChatRequest:
     template_kwargs: Mapping[str, Any]
     no_effort: bool
     reasoning_format: str | None
-    reasoning_budget: int
     ignored: tuple[str, ...]
 
 
@@ -129,7 +127,6 @@ def parse_chat(body: Mapping[str, Any]) -> ChatRequest:
         template_kwargs=kwargs,
         no_effort=body.get("reasoning_effort") == "none",
         reasoning_format=reasoning_format,
-        reasoning_budget=_reasoning_budget(body),
         ignored=(*fields.ignored, *_unused(body), *tools.ignored, *output.ignored),
     )
 
@@ -155,12 +152,13 @@ def _reasoning_format(body: Mapping[str, Any]) -> str | None:
         raise BadRequest(str(error)) from None
 
 
-def _reasoning_budget(body: Mapping[str, Any]) -> int:
-    """The limit of reasoning; a value of another type is not looked at."""
+def _reasoning_budget(body: Mapping[str, Any]) -> int | None:
+    """The limit of reasoning, None for the server's; a value of another type is not looked at."""
     for name in ("reasoning_budget_tokens", "thinking_budget_tokens"):
         if isinstance(body.get(name), int | float):
-            return to_int(body[name])
-    return -1
+            budget = to_int(body[name])
+            return None if budget == -1 else budget
+    return None
 
 
 def _for_completion(body: Mapping[str, Any], output: WantedOutput) -> Mapping[str, Any]:
@@ -169,6 +167,7 @@ def _for_completion(body: Mapping[str, Any], output: WantedOutput) -> Mapping[st
     `n_probs` is as llama-server reads it out of `logprobs` and `top_logprobs`, 20 if it cannot.
     """
     left = {name: value for name, value in body.items() if name not in output.consumed}
+    left["reasoning_budget_tokens"] = _reasoning_budget(body)
     if body.get("logprobs") is True:
         asked = body.get("top_logprobs")
         left["n_probs"] = asked if isinstance(asked, int | float) else 20
@@ -196,10 +195,9 @@ def chat_form(
 
     Raises:
         InvalidRequest: the template refuses the conversation, or the wanted form cannot be.
-        NotSupported: reasoning with a limit.
     """
     given = {"enable_thinking": template.thinks and not chat.no_effort, **(variables or {}), **chat.template_kwargs}
-    form = chat_format(
+    return chat_format(
         template.with_tools if chat.tools.tools else template,
         chat.messages,
         variables=given,
@@ -209,9 +207,6 @@ def chat_form(
         tools=chat.tools.use(parallel=template.with_tools.capabilities.supports_parallel_tool_calls),
         keep_reasoning=(chat.reasoning_format or reasoning_format) == "none",
     )
-    if form.thinking_end and chat.reasoning_budget != -1:
-        raise NotSupported("a limit of reasoning (reasoning_budget_tokens, thinking_budget_tokens)")
-    return form
 
 
 def required_template(template: ChatTemplate | None) -> ChatTemplate:

@@ -26,6 +26,40 @@ _CODE = "def f(x):\n    if x:\n        return 1\n\ndef g(x):\n"
 _COUNT = " one two three four five six seven eight nine ten"
 GREEDY = {"temperature": 0, "n_predict": 16}
 
+
+def _budget(tokens: int, start: str, *ends: str, message: str | None = " Enough.", **more: Any) -> Mapping[str, Any]:
+    """Fields that take what stands between markers for reasoning. Without a message nothing is forced."""
+    fields = {f"reasoning_budget_{name}": value for name, value in (("start_tag", start), ("end_tags", ends))}
+    fields |= {} if message is None else {"reasoning_budget_message": message}
+    return {"prompt": _FRANCE, "reasoning_budget_tokens": tokens, **fields, **more}
+
+
+_LAZY: Mapping[str, Any] = {
+    "grammar": 'root ::= "Paris." [x-z]*',
+    "grammar_lazy": True,
+    "grammar_triggers": [{"type": 1, "value": "Paris."}],
+    "n_predict": 12,
+}
+REASONING: Mapping[str, Mapping[str, Any]] = {
+    "limited": _budget(3, ".", "!!"),
+    "limited-to-nothing": _budget(0, ".", "!!"),
+    "of-one-token": _budget(1, ".", "!!"),
+    "unlimited": _budget(-1, ".", "!!"),
+    "without-a-message": _budget(3, ".", "!!", message=None),
+    "with-an-empty-message": _budget(3, ".", "!!", message=""),
+    "ended-by-itself": _budget(9, ".", "answer", "The answer"),
+    "ended-by-the-first-of-several": _budget(2, ".", "</think>", "answer"),
+    "begun-by-the-prompt": _budget(2, " is", "!!", generation_prompt=" is"),
+    "begun-again": _budget(2, " Paris", ".", n_predict=30),
+    "without-an-end": _budget(2, ".", ""),
+    "without-a-start": _budget(2, "", "!!"),
+    **{f"cut-character-{n}": _budget(n, "🚀", "!!", prompt=_EMOJI) for n in (1, 2, 3, 4)},
+    "and-a-lazy-grammar": _budget(-1, " is", "!!", **_LAZY, generation_prompt=" is"),
+    "ended-and-a-lazy-grammar": _budget(-1, " is", " Paris", **_LAZY, generation_prompt=" is"),
+    "limited-and-a-lazy-grammar": _budget(1, " is", " Paris", **_LAZY, generation_prompt=" is"),
+    "over-and-a-lazy-grammar": _budget(9, ".", "!!", **_LAZY),
+}
+
 REQUESTS: Mapping[str, Mapping[str, Any]] = {
     "plain": {"prompt": _FRANCE},
     "n-predict-0": {"prompt": _FRANCE, "n_predict": 0},
@@ -56,6 +90,7 @@ REQUESTS: Mapping[str, Mapping[str, Any]] = {
     "context-full-and-stop": {"prompt": "x", "n_prompt": N_CTX - 1, "stop": [""]},
     "empty-prompt": {"prompt": ""},
     "too-long": {"prompt": "x", "n_prompt": N_CTX},
+    **{f"reasoning-{name}": request for name, request in REASONING.items()},
 }
 KEPT = (
     *("content", "tokens", "stop_type", "stopping_word", "truncated", "tokens_cached", "tokens_evaluated"),

@@ -17,7 +17,7 @@ from engine.model import Model, ModelOptions
 from engine.sampling import SamplingParams
 from engine.tokenizer import Tokenizer
 from testing.oracles.record_generation import N_CTX
-from testing.oracles.replay import load
+from testing.oracles.replay import generation_request, load
 
 RECORDS: dict[str, dict[str, Any]] = dict(load("generation")["records"])
 ANSWERED = [name for name, record in RECORDS.items() if "error" not in record]
@@ -87,23 +87,11 @@ def last(steps: list[Step]) -> Final:
     return final
 
 
-def request_of(model: Model, record: dict[str, Any]) -> GenerationRequest:
-    asked = record["request"]
-    return GenerationRequest(
-        prompt=record["prompt_ids"],
-        sampling=SamplingParams.from_request(asked, SamplingParams.from_metadata(model.metadata), model.tokenizer),
-        n_predict=asked["n_predict"],
-        stop=tuple(asked.get("stop", ())),
-        t_max_predict_ms=asked.get("t_max_predict_ms", -1),
-        n_indent=asked.get("n_indent", 0),
-    )
-
-
 @pytest.mark.parametrize("name", ANSWERED)
 def test_answer_is_the_references_whole_and_streamed(model: Model, name: str) -> None:
     record = RECORDS[name]
     held = [1, 2, 3]
-    steps = list(generate(model, request_of(model, record), tokens=held, n_past=0))
+    steps = list(generate(model, generation_request(model, record), tokens=held, n_past=0))
     final, timings = last(steps), steps[-1].timings
     assert final.tokens == record["tokens"]
     assert final.text + "\ufffd" * bool(final.cut) == record["content"]
@@ -121,7 +109,7 @@ def test_answer_is_the_references_whole_and_streamed(model: Model, name: str) ->
 def test_prompt_as_long_as_the_context_is_refused_before_any_work(model: Model) -> None:
     record, watched, tokens = RECORDS["too-long"], Watched(model), [1, 2, 3]
     with pytest.raises(ContextOverflow) as error:
-        generate(watched, request_of(model, record), tokens=tokens, n_past=0)
+        generate(watched, generation_request(model, record), tokens=tokens, n_past=0)
     assert str(error.value) == record["error"]["message"]
     assert (error.value.n_prompt, error.value.n_ctx) == (record["error"]["n_prompt_tokens"], record["error"]["n_ctx"])
     assert (watched.evaluated, tokens) == ([], [1, 2, 3])

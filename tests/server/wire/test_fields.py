@@ -113,7 +113,7 @@ def test_what_llama_server_refuses_has_its_message(body: dict[str, Any], message
         {"lora": [{"id": 0, "scale": 1}]},
         {"n_cache_reuse": 64},
         {"backend_sampling": True},
-        {"reasoning_budget_message": "x"},
+        {"reasoning_control": True},
     ],
     ids=lambda body: next(iter(body)),
 )
