@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from starlette.requests import Request
@@ -57,6 +58,7 @@ class ChatRun:
         self._settings = settings_of(request)
         self._defaults = defaults_of(request)
         self._form: ChatFormat | None = None
+        self._shown: Format | None = None
 
     def _build(self, model: Model) -> list[Job]:
         """The job for `model`.
@@ -68,7 +70,15 @@ class ChatRun:
         self._form = self.form_for(model)
         tokens = model.tokenizer.encode(self._form.prompt, add_special=True, parse_special=True)
         fields = formed(self.chat.fields, self._form, self._settings.reasoning_budget_message)
-        return checked_jobs(tokens, fields, model, self._defaults)
+        self._shown = Format(
+            "",
+            fields,
+            self._defaults.n_predict,
+            "peg-native",
+            self._form.generation_prompt,
+            self.chat.reasoning_format or self._settings.reasoning_format,
+        )
+        return [replace(job, form=self._shown) for job in checked_jobs(tokens, fields, model, self._defaults)]
 
     def form_for(self, model: Model) -> ChatFormat:
         """The prompt for `model` and the form of its answer.
@@ -88,14 +98,8 @@ class ChatRun:
 
     def shown_as(self, answer: Answer) -> Format:
         """What the answer shows besides its text."""
-        form = Format(
-            shown_name(self._settings, answer.entry),
-            formed(self.chat.fields, self.form),
-            self._defaults.n_predict,
-            "peg-native",
-            self.form.generation_prompt,
-            self.chat.reasoning_format or self._settings.reasoning_format,
-        )
+        assert self._shown is not None, "the answer is not open"
+        form = replace(self._shown, model=shown_name(self._settings, answer.entry))
         return with_native(form, answer.model, answer.jobs)
 
     def reader(self) -> AnswerReader:

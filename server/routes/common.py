@@ -50,7 +50,13 @@ def metrics_of(request: Request) -> Metrics:
 def defaults_of(request: Request) -> Defaults:
     """What the command line says for requests that do not."""
     settings = settings_of(request)
-    return Defaults(settings.sampling, settings.n_predict, settings.cache_prompt, settings.template_variables)
+    return Defaults(
+        settings.sampling,
+        settings.n_predict,
+        settings.cache_prompt,
+        settings.reasoning_format,
+        settings.template_variables,
+    )
 
 
 def shown_name(settings: Settings, entry: Entry) -> str:

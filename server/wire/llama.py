@@ -150,12 +150,14 @@ class Defaults:
         sampling: sampling fields, by llama-server's names.
         n_predict: the limit of an answer, -1 for none.
         cache_prompt: whether the slot's tokens are reused.
+        reasoning_format: what becomes of reasoning.
         template_variables: for chat templates.
     """
 
     sampling: Mapping[str, Any]
     n_predict: int = -1
     cache_prompt: bool = True
+    reasoning_format: str = "deepseek"
     template_variables: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -181,7 +183,8 @@ def build_job(prompt: Sequence[int], fields_: CompletionFields, model: Model, de
         shared=SharedPrompt() if fields_.n_cmpl > 1 else None,
     )
     cache_prompt = defaults.cache_prompt if fields_.cache_prompt is None else fields_.cache_prompt
-    return Job(request, cache_prompt, fields_.id_slot, Format("", fields_, defaults.n_predict))
+    form = Format("", fields_, defaults.n_predict, reasoning_format=defaults.reasoning_format)
+    return Job(request, cache_prompt, fields_.id_slot, form)
 
 
 def choices(job: Job, n: int) -> list[Job]:

@@ -39,8 +39,7 @@ def test_what_would_change_answers_is_refused_with_the_reason(name: str, value: 
     assert refusal(flag(name), value) == text
 
 
-@pytest.mark.parametrize(
-)
+@pytest.mark.parametrize(("name", "value"), [("-np", "1"), ("-np", "-1"), ("-fa", "on"), ("-fa", "AUTO")])
 def test_a_value_that_changes_nothing_is_taken(name: str, value: str) -> None:
     assert refusal(flag(name), value) is None
 

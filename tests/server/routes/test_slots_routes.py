@@ -123,6 +123,12 @@ def test_the_list_shows_what_the_slot_does_while_it_does_it(http: httpx.Client) 
     assert shown["next_token"] == [{"has_next_token": False, "has_new_line": False, "n_remain": -1, "n_decoded": 0}]
 
 
+def test_a_chat_is_listed_with_the_form_of_its_answer(http: httpx.Client) -> None:
+    chat(http)
+    params = http.get("/slots").json()[0]["params"]
+    assert (params["chat_format"], params["generation_prompt"]) == ("peg-native", "<|im_start|>assistant\n")
+
+
 def test_without_slots_the_list_is_a_501(start_server: Callable[..., BankmlServer]) -> None:
     with start_server("--no-slots") as server:
         refusal = "This server does not support slots endpoint. Start it with `--slots`"

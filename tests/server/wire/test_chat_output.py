@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,3 +55,16 @@ def test_the_form_of_an_answer_becomes_completion_fields() -> None:
     fields = formed(parse_fields({"stop": "a"}), form)
     assert fields.json_schema == SchemaGrammar(form.grammar, form.warnings)
     assert (fields.generation_prompt, fields.stop) == ("<|im_start|>assistant\n", ("a",))
+
+
+def test_the_markers_of_reasoning_become_completion_fields() -> None:
+    form = replace(
+        chat_format(ChatTemplate(CHATML), [{"role": "user", "content": "x"}], variables={}),
+        thinking=("<think>", "</think>", "<call>"),
+    )
+    fields = formed(parse_fields({}), form, "Enough.")
+    assert fields.reasoning_budget_start_tag == "<think>"
+    assert fields.reasoning_budget_end_tags == ("</think>", "<call>")
+    assert fields.reasoning_budget_message == "Enough."
+    asked = parse_fields({"reasoning_budget_message": "So."})
+    assert formed(asked, form, "Enough.").reasoning_budget_message == "So."
