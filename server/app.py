@@ -42,6 +42,9 @@ OWN = (*status.routes, *llama.routes, *slots.routes, *embeddings.routes, *lora.r
 CONVERTED = (*responses.routes, *messages.routes, *input_tokens.routes)
 """What is asked in other words than a chat request, and answered as one."""
 
+ROUTES = (*OWN, *v1.routes, *CONVERTED, *api.routes, *bankml.routes)
+"""All there is."""
+
 HANDLED = (
     *(HTTPException, ApiError, EngineError, RegistryError),
     *(ClientDisconnect, ClientDisconnected, ServerStopping, MemoryError),
@@ -69,7 +72,7 @@ def create_app(settings: Settings, residency: Residency) -> Starlette:
             await residency.stop()
 
     app = Starlette(
-        routes=[*OWN, *v1.routes, *CONVERTED, *api.routes, *bankml.routes],
+        routes=ROUTES,
         middleware=[
             Middleware(Origins, allow_origins=settings.allow_origin),
             Middleware(

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from server import machine
+from server import machine, openapi
 from server.errors import ApiError
 from server.receipts import VERSION
 from server.recent_log import RECENT
@@ -59,6 +59,11 @@ async def root(request: Request) -> Response:
 @lru_cache(maxsize=1)
 def _page() -> str:
     return (files("server") / "status.html").read_text("utf-8")
+
+
+async def api_description(request: Request) -> Response:
+    """`GET /openapi.json`: what there is, for programs; OpenAPI 3.1."""
+    return json_response(openapi.description(request.app.routes))
 
 
 async def identity(request: Request) -> Response:
@@ -122,6 +127,7 @@ async def diagnostics(request: Request) -> Response:
 
 routes = [
     Route("/", root, methods=["GET"]),
+    Route("/openapi.json", api_description, methods=["GET"]),
     Route("/bankml", identity, methods=["GET"]),
     Route("/bankml/metrics", metrics, methods=["GET"]),
     Route("/bankml/usage", usage, methods=["GET"]),
