@@ -33,6 +33,7 @@ from engine.grammar import (
 )
 from engine.infill import infill_vocabulary
 from engine.kernels import _kernels
+from engine.logit_bias import logit_bias
 from engine.reasoning_budget import NO_REASONING, ReasoningBudget, ReasoningParams, reasoning_from_request
 
 INT32_MAX = 2**31 - 1
@@ -185,7 +186,7 @@ class SamplingParams:
         found["reasoning"] = reasoning_from_request(fields, defaults.reasoning, vocabulary)
         bias = list(defaults.logit_bias)
         if fields.get("logit_bias") is not None:
-            bias = _logit_bias(fields["logit_bias"], vocabulary)
+            bias = logit_bias(fields["logit_bias"], vocabulary)
         if fields.get("ignore_eos") is not None:
             found["ignore_eos"] = bool(fields["ignore_eos"])
             if found["ignore_eos"]:
@@ -479,43 +480,6 @@ def _samplers(value: Any, default: tuple[str, ...]) -> tuple[str, ...]:
     if isinstance(value, Sequence):
         return sampler_names(value)
     return default  # llama-server takes no notice of another type
-
-
-def _logit_bias(value: Any, vocabulary: Vocabulary) -> list[tuple[int, float]]:
-    """(token, bias) pairs from llama-server's two forms; what it cannot read it skips."""
-    found: list[tuple[int, float]] = []
-    if isinstance(value, list):
-        for pair in value:
-            if isinstance(pair, list) and len(pair) == 2 and (bias := bias_of(pair[1])) is not None:
-                found += [(token, bias) for token in _bias_tokens(pair[0], vocabulary)]
-    elif isinstance(value, dict):
-        for key, amount in value.items():
-            if (bias := bias_of(amount)) is not None:
-                found += [(token, bias) for token in _bias_tokens(_as_number(key), vocabulary)]
-    return found
-
-
-def bias_of(value: Any) -> float | None:
-    """The amount of a `logit_bias`, false for never; None for what is none."""
-    if value is False:
-        return -math.inf
-    return f32(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _bias_tokens(key: Any, vocabulary: Vocabulary) -> list[int]:
-    if isinstance(key, str):
-        return vocabulary.encode(key, add_special=False, parse_special=False)
-    if isinstance(key, int) and not isinstance(key, bool):
-        token = key % 2**32  # the reference keeps 32 bits
-        return [token] if token < vocabulary.n_vocab else []
-    return []
-
-
-def _as_number(key: str) -> int | str:
-    """An object's key as C's strtol reads it: a number only when nothing follows it (an empty key is 0)."""
-    if not key:
-        return 0
-    return max(-(2**63), min(2**63 - 1, int(key))) if re.fullmatch(r"[ \t\n\v\f\r]*[+-]?[0-9]+", key) else key
 
 
 def _printed(value: Any) -> str:

@@ -28,8 +28,9 @@ from typing import TypeVar
 from engine.generation import Step
 from engine.model import Model
 from registry.catalog import Entry
-from slots.residency import Lease, Residency, StepStream
+from slots.residency import Lease, Residency
 from slots.slot import Job
+from slots.step_stream import StepStream
 
 Build = Callable[[Model], Sequence[Job]]
 T = TypeVar("T")

@@ -10,29 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
-from engine.errors import Cancelled, InvalidRequest, ModelFileLost
-from engine.generation import Step, generate
+from engine.errors import ModelFileLost
 from engine.model import Model, ModelOptions
 from registry.catalog import Catalog, Entry
 from registry.errors import ModelFileChanged, RegistryError
 from registry.pins import FileIdentity
 from slots.slot import Job, Slot, SlotOptions, Task
+from slots.step_stream import StepStream, settle
 from slots.verification import Verification
 
 FOREVER = math.inf
 """A keep-alive that never runs out."""
-
-MAX_SHOWN = 1_000_000
-"""Probabilities of an answer at most, those of all its tokens together; each takes some hundred bytes."""
 
 REAP_INTERVAL = 1.0
 """Seconds between two looks of the reaper."""
@@ -62,151 +57,6 @@ class Resident:
     identity: FileIdentity
     keep_alive: float
     expires_at: float = FOREVER
-
-
-class StepStream:
-    """The steps of one or several jobs, run one after another in the worker thread, as they come.
-
-    Iterating gives lists of `(index of the job, Step)`: everything ready now, never empty, so that a reader who falls
-    behind catches up in one go. The engine does not wait for the reader. `aclose` stops the engine before its next
-    token or micro-batch and returns when it is idle.
-
-    Raises (from iteration): what `engine.generation.generate` raises; what `Residency.interrupt` was given.
-    """
-
-    def __init__(self, residency: Residency, resident: Resident, jobs: Sequence[Job], done: Callable[[], None]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._ready: deque[tuple[int, Step]] = deque()
-        self._waiter: asyncio.Future[None] | None = None
-        self._begun: asyncio.Future[None] = self._loop.create_future()
-        self._stop = threading.Event()
-        self._residency = residency
-        self._woken = False
-        self._n_shown = 0
-        self._on_end = residency.on_end
-        self._error: BaseException | None = None
-        self._idle = False
-        self._future = residency.submit(self._run, resident, jobs)
-        self._future.add_done_callback(self._finished)
-        self._done = done
-
-    def _run(self, resident: Resident, jobs: Sequence[Job]) -> None:
-        """Worker thread: one job after another."""
-        for index, job in enumerate(jobs):
-            task = resident.slot.begin(job)
-            try:
-                self._run_task(resident, index, task)
-            finally:
-                task.end(len(resident.slot.tokens))
-                self._on_end(resident.entry, task)
-            assert task.step is not None
-            self._hand_over(index, task.step)  # the last one, once it is counted
-
-    def _run_task(self, resident: Resident, index: int, task: Task) -> None:
-        """Worker thread: drive the one loop and hand each step over, but for the last."""
-        steps = generate(
-            resident.model,
-            task.job.request,
-            tokens=resident.slot.tokens,
-            n_past=task.n_cached,
-            cancelled=self._is_stopped,
-            on_prompt=task.on_prompt,
-        )
-        task.begun = True
-        self._loop.call_soon_threadsafe(self._has_begun)
-        for step in steps:
-            task.step = step
-            self._count_shown(step)
-            if step.final is None:
-                self._hand_over(index, step)
-
-    def _count_shown(self, step: Step) -> None:
-        """Bounds what an answer with probabilities takes in memory, however slowly it is read."""
-        if step.shown is not None:
-            self._n_shown += len(step.shown.best)
-            if self._n_shown > MAX_SHOWN:
-                raise InvalidRequest(f"the answer has more than {MAX_SHOWN} probabilities; ask for fewer")
-
-    def _is_stopped(self) -> bool:
-        return self._stop.is_set() or self._residency.interruption is not None
-
-    def _hand_over(self, index: int, step: Step) -> None:
-        self._ready.append((index, step))
-        if not self._woken:
-            self._woken = True
-            self._loop.call_soon_threadsafe(self._wake)
-
-    def _has_begun(self) -> None:
-        if not self._begun.done():
-            self._begun.set_result(None)
-
-    def _wake(self) -> None:
-        self._woken = False
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    def _finished(self, future: asyncio.Future[None]) -> None:
-        self._idle = True
-        if not future.cancelled():
-            self._error = future.exception()
-        self._has_begun()
-        self._wake()
-        self._done()
-
-    async def begun(self) -> None:
-        """Wait until the engine has taken up the first job.
-
-        Raises:
-            what `engine.generation.generate` refuses it for.
-        """
-        await self._begun
-        if not self._ready:
-            self._raise_error()
-
-    def _raise_error(self) -> None:
-        error, self._error = self._error, None
-        if isinstance(error, Cancelled) and not self._stop.is_set():
-            self._residency.check_interruption()
-        if error is not None and not isinstance(error, Cancelled):
-            raise error
-
-    def __aiter__(self) -> StepStream:
-        return self
-
-    async def __anext__(self) -> list[tuple[int, Step]]:
-        while not self._ready:
-            if self._idle:
-                self._raise_error()
-                raise StopAsyncIteration
-            self._waiter = self._loop.create_future()
-            try:
-                await self._waiter
-            except asyncio.CancelledError:
-                self._stop.set()
-                raise
-            finally:
-                self._waiter = None
-        batch = list(self._ready)
-        for _ in batch:
-            self._ready.popleft()
-        return batch
-
-    async def aclose(self) -> None:
-        """Stop the engine and wait until it is idle; a second call returns at once."""
-        self._stop.set()
-        await _settle(self._future)
-
-
-async def _settle(future: asyncio.Future[Any]) -> None:
-    """Wait for `future` whatever happens; a cancellation that comes meanwhile is raised after it."""
-    cancelled: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            await asyncio.wait([future])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
 
 
 @dataclass(slots=True)
@@ -252,7 +102,7 @@ class Lease:
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` in the worker thread, alone with the engine."""
         future = self.residency.submit(function, *args, **kwargs)
-        await _settle(future)
+        await settle(future)
         return future.result()
 
     async def aclose(self) -> None:
@@ -415,7 +265,7 @@ class Residency:
         except BaseException:
             place.cancel()
             try:
-                await _settle(place)
+                await settle(place)
             finally:
                 if not place.cancelled():
                     self._engine.release()
@@ -480,7 +330,7 @@ class Residency:
         started = time.perf_counter_ns()
         future = self.submit(self._open, entry)
         try:
-            await _settle(future)
+            await settle(future)
         finally:
             if future.done() and not future.cancelled() and future.exception() is None:
                 load_ns = time.perf_counter_ns() - started
@@ -517,7 +367,7 @@ class Residency:
     async def _drop(self) -> None:
         resident, self._resident = self._resident, None
         if resident is not None:
-            await _settle(self.submit(resident.model.close))
+            await settle(self.submit(resident.model.close))
 
     def _drop_then_release(self) -> None:
         resident, self._resident = self._resident, None

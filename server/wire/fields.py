@@ -16,7 +16,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, Va
 from engine.errors import InvalidRequest
 from engine.grammar import GrammarTrigger, TriggerType
 from engine.json_schema import SchemaGrammar, json_schema_to_grammar
-from engine.sampling import SAMPLER_LETTERS, bias_of, sampler_names
+from engine.logit_bias import bias_of
+from engine.sampling import SAMPLER_LETTERS, sampler_names
 from server.errors import BadRequest
 
 INT32_MAX = 2**31 - 1

@@ -20,8 +20,9 @@ from engine.sampling import SamplingParams
 from registry.catalog import Catalog
 from registry.errors import ModelFileChanged, ModelNotFound
 from slots import residency as module
-from slots.residency import FOREVER, Lease, Residency, StepStream
+from slots.residency import FOREVER, Lease, Residency
 from slots.slot import Job, Task
+from slots.step_stream import StepStream
 
 OPTIONS = ModelOptions(n_ctx=512, n_threads=1)
 GREEDY = SamplingParams(temperature=0.0)
