@@ -47,7 +47,7 @@ ROUTES = (*OWN, *v1.routes, *CONVERTED, *api.routes, *bankml.routes)
 
 HANDLED = (
     *(HTTPException, ApiError, EngineError, RegistryError),
-    *(ClientDisconnect, ClientDisconnected, ServerStopping, MemoryError),
+    *(ClientDisconnect, ClientDisconnected, ServerStopping, MemoryError, RecursionError),
     Exception,  # what nobody foresaw: answered likewise, and then raised for uvicorn to log
 )
 

@@ -110,6 +110,8 @@ def as_api_error(error: Exception) -> ApiError:
             return ApiError(400, str(error), type="exceed_context_size_error", extra=extra)
         case InvalidGrammar():
             return ApiError(400, str(error), extra={"reason": error.reason})
+        case RecursionError():  # nothing of ours calls itself that often: it is the request's JSON that does
+            return ApiError(400, "JSON is nested too deep")
         case InvalidRequest() | InvalidModelFile() | UnplayableModel():
             return ApiError(400, str(error))
         case ModelNotFound():

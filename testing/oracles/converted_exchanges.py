@@ -209,6 +209,8 @@ _THOUGHT: Final = "The user wants a greeting."
 
 THINKING: Final = (
     *_messages("reasoning"),
+    *_messages("a limit of reasoning", thinking={"type": "enabled", "budget_tokens": 3}, max_tokens=12),
+    *_messages("the usual limit of reasoning", thinking={"type": "enabled", "budget_tokens": "x"}),
     *_messages("no reasoning", chat_template_kwargs={"enable_thinking": False}),
     *_messages("reasoning that ends", messages=[ASKED, _assistant({"type": "thinking", "thinking": _THOUGHT})]),
     *_messages(

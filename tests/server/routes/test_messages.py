@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
 import httpx
@@ -37,13 +38,28 @@ def test_a_bad_request_is_answered_and_so_is_the_next_one(client: httpx.Client, 
     assert client.post(path, json=BODIES[path]).status_code == 200
 
 
-def test_an_input_nested_too_deep_is_the_clients_fault(client: httpx.Client) -> None:
-    deep: Any = {}
-    for _ in range(500):
-        deep = {"a": deep}
-    call = {"type": "tool_use", "id": "t", "name": "f", "input": deep}
-    body = {**BODIES["/v1/messages"], "messages": [*ASK, {"role": "assistant", "content": [call]}]}
-    assert client.post("/v1/messages", json=body).status_code == 400
+DEEP = '{"a":' * 1000 + "1" + "}" * 1000
+CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": DEEP}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (
+            "/v1/messages",
+            {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "input": "DEEP"}]}, *ASK]},
+        ),
+        ("/v1/messages", {"messages": ASK, "tools": [{"name": "f", "input_schema": "DEEP"}]}),
+        ("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": [{"type": "text", "text": "DEEP"}]}]}),
+        ("/v1/responses", {"input": [{"role": "user", "content": [{"type": "input_text", "text": "DEEP"}]}]}),
+        ("/v1/responses", {"input": [*ASK, CALL, *ASK]}),
+    ],
+)
+def test_what_is_nested_too_deep_is_the_clients_fault(client: httpx.Client, path: str, body: dict[str, Any]) -> None:
+    content = json.dumps({**body, "max_tokens": 1}).replace('"DEEP"', DEEP).encode()
+    response = client.post(path, content=content, headers={"content-type": "application/json"})
+    assert response.status_code in (200, 400)
+    assert client.post("/v1/messages", json=BODIES["/v1/messages"]).status_code == 200
 
 
 def test_several_responses_are_a_list_and_in_a_stream_one_behind_the_other(client: httpx.Client) -> None:
