@@ -71,8 +71,8 @@ class ChatTemplate:
             self._tool_use = ChatTemplate(tool_use, bos_token, eos_token, add_bos=add_bos, add_eos=add_eos)
 
     @classmethod
-    def from_gguf(cls, metadata: Mapping[str, Any], tokenizer: Tokenizer) -> ChatTemplate:
-        """The template of a model file; ChatML where it has none.
+    def from_gguf(cls, metadata: Mapping[str, Any], tokenizer: Tokenizer, given: str = "") -> ChatTemplate:
+        """The template of a model file, or the one `given` instead; ChatML where there is none.
 
         Raises:
             InvalidModelFile: the template is not a text.
@@ -81,6 +81,8 @@ class ChatTemplate:
         sources = [metadata.get(_KEY, ""), metadata.get(f"{_KEY}.tool_use", "")]
         if not all(isinstance(source, str) for source in sources):
             raise InvalidModelFile(f"{_KEY} is no text")
+        if given:
+            sources = [given, ""]
         bos, eos = (
             "" if token is None else tokenizer.piece(token, special=True).decode(errors="replace")
             for token in (tokenizer.bos, tokenizer.eos)

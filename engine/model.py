@@ -76,6 +76,7 @@ class ModelOptions:
         n_ubatch: tokens evaluated at once.
         n_threads: threads that compute.
         cache_type_k, cache_type_v: the KV cache's types, "f16" or "q8_0".
+        chat_template: instead of the file's; "" for the file's.
         isa: "avx2", "portable", or "" for the fastest that runs here; the bits are the same.
     """
 
@@ -85,6 +86,7 @@ class ModelOptions:
     n_threads: int = field(default_factory=_processors)
     cache_type_k: str = "f16"
     cache_type_v: str = "f16"
+    chat_template: str = ""
     isa: str = ""
 
 
@@ -116,7 +118,7 @@ def check_header(header: GGUFHeader, options: ModelOptions) -> CheckedHeader:
         config = architecture.read_config(Header(header.metadata, architecture.name))
     with problems.kept():
         tokenizer = Tokenizer.from_gguf(header.metadata)
-        template = ChatTemplate.from_gguf(header.metadata, tokenizer)
+        template = ChatTemplate.from_gguf(header.metadata, tokenizer, options.chat_template)
     problems.add(_unplayed_caches(options, config))
     misfits = list(_misfits(config)) if config else []
     problems.add(misfits)

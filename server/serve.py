@@ -136,6 +136,7 @@ def options_of(settings: Settings) -> ModelOptions:
         n_threads=settings.n_threads,
         cache_type_k=settings.cache_type_k,
         cache_type_v=settings.cache_type_v,
+        chat_template=settings.chat_template or settings.chat_template_file,
     )
 
 

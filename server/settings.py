@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import orjson
 from pydantic import (
     BeforeValidator,
     ConfigDict,
@@ -45,6 +46,26 @@ def _reasoning(value: object) -> object:
         return "auto"
     switched = as_switch(value)
     return ("on" if switched else "off") if isinstance(switched, bool) else value
+
+
+def _text_of_file(value: object) -> object:
+    """What is in the file of this name."""
+    if not isinstance(value, str) or not value:
+        return value
+    try:
+        return Path(value).expanduser().read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"failed to open file '{value}': {reason(error)}") from error
+
+
+def _json_object(value: object) -> object:
+    """An object as JSON."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"no JSON: {error}") from error
 
 
 # What the engine's cache can hold; llama-server's other types change numbers and are refused until it can.
@@ -145,6 +166,18 @@ class Settings(SamplingSettings):
         flag("--reasoning-format", "LLAMA_ARG_THINK", "FORMAT", group=_ANSWERS),
     ] = Field("deepseek", description="where reasoning goes: none leaves it in the content, any other apart from it")
 
+    chat_template: Annotated[str, flag("--chat-template", "LLAMA_ARG_CHAT_TEMPLATE", "TEMPLATE", group=_ANSWERS)] = (
+        Field("", description="chat template in Jinja instead of the model file's; chatml: ChatML")
+    )
+    chat_template_file: Annotated[
+        Annotated[str, BeforeValidator(_text_of_file)],
+        flag("--chat-template-file", "LLAMA_ARG_CHAT_TEMPLATE_FILE", "FILE", group=_ANSWERS),
+    ] = Field("", description="the same from a file")
+    chat_template_kwargs: Annotated[
+        Annotated[dict[str, Any], BeforeValidator(_json_object)],
+        flag("--chat-template-kwargs", "LLAMA_ARG_CHAT_TEMPLATE_KWARGS", "JSON", group=_ANSWERS),
+    ] = Field({}, description="variables of chat templates, an object; a request's own win")
+
     # -- embeddings
     embeddings: Annotated[
         Switch, flag("--embedding --embeddings", "BANKML_EMBEDDINGS LLAMA_ARG_EMBEDDINGS", group=_EMBEDDINGS)
@@ -170,6 +203,10 @@ class Settings(SamplingSettings):
     reasoning_budget_message: Annotated[
         str, flag("--reasoning-budget-message", "LLAMA_ARG_THINK_BUDGET_MESSAGE", "TEXT", group=_ANSWERS)
     ] = Field("", description="what is said before reasoning that has reached its limit is ended")
+
+    sse_ping_interval: Annotated[
+        int, flag("--sse-ping-interval", "LLAMA_ARG_SSE_PING_INTERVAL", "SECONDS", group=_ANSWERS)
+    ] = Field(30, ge=-1, le=2**31 - 1, description="a stream that is silent so long gets a comment (-1: never)")
 
     # -- server
     host: Annotated[str, flag("--host", "BANKML_HOST LLAMA_ARG_HOST OLLAMA_HOST", "HOST")] = Field(
@@ -273,7 +310,8 @@ class Settings(SamplingSettings):
     @property
     def template_variables(self) -> dict[str, Any]:
         """What chat templates get unless the request says."""
-        return {} if self.reasoning == "auto" else {"enable_thinking": self.reasoning == "on"}
+        thinking = {} if self.reasoning == "auto" else {"enable_thinking": self.reasoning == "on"}
+        return {**self.chat_template_kwargs, **thinking}
 
 
 def _flag_of(field: FieldInfo) -> Flag:

@@ -23,6 +23,7 @@ from server.routes.common import (
     checked_jobs,
     defaults_of,
     json_response,
+    ping_of,
     residency_of,
     run_stream,
     run_whole,
@@ -100,7 +101,7 @@ class ChatRun:
         """What the answer shows besides its text."""
         assert self._shown is not None, "the answer is not open"
         form = replace(self._shown, model=shown_name(self._settings, answer.entry))
-        return with_native(form, answer.model, answer.jobs)
+        return with_native(form, answer.model, answer.jobs, verbose=self._settings.verbose)
 
     def reader(self) -> AnswerReader:
         """Cuts a stream; the beginning of a continued answer is said again where llama-server says it."""
@@ -134,7 +135,7 @@ async def answer_chat(
             form = chat.shown_as(answer)
             return _NamedStyle([streamed(chat.reader(), form) for _ in answer.jobs], error_event)
 
-        return EventStream(run_stream(chat.run, style_of), SSE, ping=fields.sse_ping_interval)
+        return EventStream(run_stream(chat.run, style_of), SSE, ping=ping_of(request, fields))
     done = await until_disconnect(request, run_whole(chat.run))
     messages = [openai.chat_message(chat.form, final) for final, _ in done.finals]
     form = chat.shown_as(done.answer)

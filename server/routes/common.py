@@ -59,6 +59,12 @@ def defaults_of(request: Request) -> Defaults:
     )
 
 
+def ping_of(request: Request, fields: CompletionFields) -> int:
+    """Seconds of silence after which a stream gets a comment: the request's, else the command line's."""
+    asked = fields.sse_ping_interval
+    return settings_of(request).sse_ping_interval if asked is None else asked
+
+
 def shown_name(settings: Settings, entry: Entry) -> str:
     """What answers call the model: its first alias, else the file's path, as llama-server."""
     return settings.alias[0] if settings.alias else str(entry.path)

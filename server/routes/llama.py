@@ -21,6 +21,7 @@ from server.routes.common import (
     checked_jobs,
     defaults_of,
     json_response,
+    ping_of,
     read_body,
     residency_of,
     run_stream,
@@ -91,7 +92,7 @@ async def _complete(
     run = Run(residency, asked_model(residency, body.json), build, body, (*fields.ignored, *ignored))
     if fields.stream:
         return EventStream(
-            run_stream(run, lambda answer: _Style(events_of(answer))), SSE, ping=fields.sse_ping_interval
+            run_stream(run, lambda answer: _Style(events_of(answer))), SSE, ping=ping_of(request, fields)
         )
     whole = await until_disconnect(request, run_whole(run))
     events = events_of(whole.answer)

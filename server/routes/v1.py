@@ -20,6 +20,7 @@ from server.routes.common import (
     checked_jobs,
     defaults_of,
     json_response,
+    ping_of,
     read_body,
     residency_of,
     run_stream,
@@ -47,7 +48,7 @@ async def chat_completions(request: Request) -> Response:
                 [openai.ChatChunks(talk.reader(), form, index, answer_id) for index in range(len(answer.jobs))]
             )
 
-        return EventStream(run_stream(talk.run, style_of), SSE, ping=chat.fields.sse_ping_interval)
+        return EventStream(run_stream(talk.run, style_of), SSE, ping=ping_of(request, chat.fields))
     whole = await until_disconnect(request, run_whole(talk.run))
     messages = [openai.chat_message(talk.form, final) for final, _ in whole.finals]
     form = talk.shown_as(whole.answer)
@@ -90,13 +91,13 @@ async def completions(request: Request) -> Response:
     def form_of(answer: Answer) -> llama.Format:
         name, reasoning_format = shown_name(settings, answer.entry), settings.reasoning_format
         form = llama.Format(name, fields, defaults.n_predict, reasoning_format=reasoning_format)
-        return llama.with_native(form, answer.model, answer.jobs)
+        return llama.with_native(form, answer.model, answer.jobs, verbose=settings.verbose)
 
     ignored = fields.ignored + (("echo",) if fields.echo else ())
     run = Run(residency, asked_model(residency, body.json), build, body, ignored)
     if fields.stream:
         events = run_stream(run, lambda answer: _CompletionStyle(openai_completions.CompletionChunks(form_of(answer))))
-        return EventStream(events, SSE, ping=fields.sse_ping_interval)
+        return EventStream(events, SSE, ping=ping_of(request, fields))
     whole = await until_disconnect(request, run_whole(run))
     shown = openai_completions.completion_body(whole.finals, form_of(whole.answer))
     whole.receipt.text(shown["choices"][0]["text"])

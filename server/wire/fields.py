@@ -319,14 +319,14 @@ class CompletionFields(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
 
     # the answer's form
-    verbose: Bool = False
+    verbose: Bool | None = None
     timings_per_token: Bool = False
     stream: Bool = False
     stream_options: StreamOptions = StreamOptions()
     cache_prompt: Bool | None = None
     return_tokens: Bool = False
     return_progress: Bool = False
-    sse_ping_interval: CountOrAll = 30
+    sse_ping_interval: CountOrAll | None = None
     # its length
     n_predict: CountOrAll | None = None
     n_indent: Count = 0

@@ -244,9 +244,10 @@ class NativeEvents:
         return final_body(index, final, timings, self.jobs[index], self.model, self.form)
 
 
-def with_native(form: Format, model: Model, jobs: Sequence[Job]) -> Format:
-    """The same, and what `__verbose` shows if the request asks for it."""
-    return replace(form, native=NativeEvents(model, jobs, form)) if form.fields.verbose else form
+def with_native(form: Format, model: Model, jobs: Sequence[Job], *, verbose: bool) -> Format:
+    """The same, and what `__verbose` shows if the request asks for it, or does not say and the server is `verbose`."""
+    asked = verbose if form.fields.verbose is None else form.fields.verbose
+    return replace(form, native=NativeEvents(model, jobs, form)) if asked else form
 
 
 def _sampling_settings(params: SamplingParams) -> dict[str, Any]:

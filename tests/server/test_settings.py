@@ -45,6 +45,8 @@ def test_every_variable_of_every_setting_is_read(monkeypatch: pytest.MonkeyPatch
     values = {"keep_alive": "7m", "host": "::1", "port": "81", "cache_type_k": "f16", "cache_type_v": "f16"}
     values |= {
         "api_key_file": str(keys),
+        "chat_template_file": str(keys),
+        "chat_template_kwargs": '{"a": 1}',
         "slots": "0",
         "cache_prompt": "0",
         "reasoning_format": "none",
@@ -282,3 +284,15 @@ def test_the_help_names_the_engine_s_samplers() -> None:
     described = {name: Settings.model_fields[name].description or "" for name in ("samplers", "sampler_sequence")}
     assert f"({';'.join(DEFAULT_SAMPLERS)})" in described["samplers"]
     assert f"({''.join(SAMPLER_LETTERS)})" in described["sampler_sequence"]
+
+
+def test_a_chat_template_and_its_variables_are_given_by_flags(tmp_path: Path) -> None:
+    file = tmp_path / "chat.jinja"
+    file.write_text("{{ messages }}")
+    flags = {"chat_template_file": str(file), "chat_template_kwargs": '{"a": 1, "enable_thinking": true}'}
+    settings = load_settings({**flags, "reasoning": "off"})
+    assert settings.chat_template_file == "{{ messages }}"
+    assert settings.template_variables == {"a": 1, "enable_thinking": False}
+    for name, value in (("chat_template_file", str(tmp_path / "none")), ("chat_template_kwargs", "[1]")):
+        with pytest.raises(SettingsError, match=name.replace("_", "-")):
+            load_settings({name: value})

@@ -124,3 +124,17 @@ def test_metrics_need_their_flag(client: httpx.Client) -> None:
         "This server does not support metrics endpoint. Start it with `--metrics`"
     )
     assert client.get("/props").json()["endpoint_metrics"] is False
+
+
+def test_the_command_line_may_give_the_chat_template_and_what_streams_and_answers_show(
+    start_server: Callable[..., BankmlServer],
+) -> None:
+    template = "{% for message in messages %}{{ mark }}{{ message.content }}{% endfor %}"
+    flags = ["--chat-template", template, "--chat-template-kwargs", '{"mark": ">"}', "-c", "256", "-v"]
+    with start_server(*flags) as server:
+        assert server.client.get("/props").json()["chat_template"] == template
+        asked = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+        shown = server.client.post("/v1/chat/completions", json=asked).json()["__verbose"]
+        assert shown["prompt"] == ">Hi"
+        asked["verbose"] = False
+        assert "__verbose" not in server.client.post("/v1/chat/completions", json=asked).json()
