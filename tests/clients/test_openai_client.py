@@ -117,9 +117,9 @@ def test_models(sdk: openai.OpenAI) -> None:
 def test_errors_become_the_clients_exceptions(sdk: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="exceeds the available context size"):
         sdk.chat.completions.create(model="any", messages=[{"role": "user", "content": "word " * 9000}], stream=True)
-    tools: Any = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
-    with pytest.raises(openai.BadRequestError, match="tools is not supported"):
-        sdk.chat.completions.create(model="any", messages=ASK, tools=tools)
+    hot: Any = "hot"
+    with pytest.raises(openai.BadRequestError, match="type must be number, but is string"):
+        sdk.chat.completions.create(model="any", messages=ASK, temperature=hot)
     assert sdk.chat.completions.create(model="any", messages=ASK, max_tokens=1).choices
 
 
