@@ -147,7 +147,8 @@ def chat_format(
     if kind is not None:
         if constrained and not (kind.parser and kind.parser.takes_schema):
             raise InvalidRequest(f"constrained answers are not supported for {kind.name} templates")
-        if tools.tools and (kind.parser is None or (tools.may_call and kind.parser.calls is None)):
+        no_calls = kind.parser is None and (tools.tools or any("tool_calls" in message for message in messages))
+        if no_calls or (tools.may_call and kind.parser and kind.parser.calls is None):
             raise InvalidRequest(f"tools are not supported for {kind.name} templates")
         asked = Asked(template.source, opening, opening, schema if constrained else None, keep_reasoning, tools)
         return _special(prompt, asked, kind.parser, continuation)

@@ -128,6 +128,12 @@ def test_a_schema_that_cannot_be_is_refused_and_one_that_drops_a_keyword_is_name
 def test_a_kind_of_template_whose_calls_are_not_built_is_refused_by_name() -> None:
     with pytest.raises(InvalidRequest, match="tools are not supported for Kimi K3 templates"):
         form(TEMPLATES["Kimi K3"])
+    assert form(TEMPLATES["Kimi K3"], NONE).grammar == ""
+    channels = ChatTemplate(CHATML + "{# <|channel|> #}")
+    call = {"type": "function", "function": {"name": "now", "arguments": "{}"}}
+    called = [*USER, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    with pytest.raises(InvalidRequest, match="tools are not supported for gpt-oss templates"):
+        chat_format(channels, called, variables={})
 
 
 def test_a_tool_with_the_name_of_a_rule_ends_in_an_error_of_its_own() -> None:
