@@ -21,8 +21,9 @@ def _task(task: Task, n_tokens: int) -> dict[str, Any]:
     request = task.job.request
     step = task.step if task.running else None
     n_decoded = 0 if step is None else step.n_decoded
+    final = task.step.final if task.step is not None else None
     next_token = {
-        "has_next_token": task.running and (step is None or step.final is None),
+        "has_next_token": final is None or final.stop_type == "none",  # so it stays where none was sampled
         "has_new_line": step is not None and step.has_new_line,
         "n_remain": request.n_predict - n_decoded if task.running and request.n_predict != -1 else -1,
         "n_decoded": n_decoded,
