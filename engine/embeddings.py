@@ -25,6 +25,8 @@ class Embeddable(Protocol):
     @property
     def n_ctx(self) -> int: ...
     @property
+    def n_ubatch(self) -> int: ...
+    @property
     def options(self) -> ModelOptions: ...
     def evaluate(self, tokens: Sequence[int], position: int, *, output: bool) -> None: ...
     def rows(self, tokens: Sequence[int], position: int) -> FloatArray: ...
@@ -47,9 +49,8 @@ def check_input(model: Embeddable, tokens: Sequence[int], pooling: Pooling) -> N
         if len(tokens) >= model.n_ctx:
             raise ContextOverflow(len(tokens), model.n_ctx)
         return
-    n_ubatch = min(model.options.n_ubatch, model.options.n_batch)
-    if len(tokens) > n_ubatch:
-        raise InputTooLarge(len(tokens), n_ubatch)
+    if len(tokens) > model.n_ubatch:
+        raise InputTooLarge(len(tokens), model.n_ubatch)
     if len(tokens) > model.n_ctx:
         raise InputOverflow(len(tokens), model.n_ctx)
 

@@ -179,6 +179,7 @@ class Model:
         self.n_ctx_train = config.n_ctx_train
         cells = -(-min(options.n_ctx or config.n_ctx_train, config.n_ctx_train) // _CELLS) * _CELLS
         self.n_ctx = min(cells, config.n_ctx_train)  # as llama-server caps a slot's context
+        self.n_ubatch = min(options.n_ubatch, options.n_batch, cells)
         self.options = options
         self.n_vocab = config.n_vocab
         self.n_embd = config.n_embd
@@ -191,7 +192,7 @@ class Model:
         weights = Weights(file)
         forward = checked.architecture.forward(config, weights)
         steps = plan(forward)
-        self._graph = _graph(config, options, cells, forward.rope)
+        self._graph = _graph(config, options, self.n_ubatch, cells, forward.rope)
         weights.pack(multiplied(steps), options.n_threads)
         every_row = plan(checked.architecture.forward(config, weights, "rows"))
         self._logits, self._rows = build(self._graph, steps, every_row)
@@ -356,12 +357,12 @@ def _unplayed_caches(options: ModelOptions, config: TransformerConfig | None) ->
             )
 
 
-def _graph(config: TransformerConfig, options: ModelOptions, cells: int, rope: Rope) -> Graph:
+def _graph(config: TransformerConfig, options: ModelOptions, n_ubatch: int, cells: int, rope: Rope) -> Graph:
     try:
         return Graph(
             options.isa,
             options.n_threads,
-            min(options.n_ubatch, options.n_batch, cells),
+            n_ubatch,
             cells,
             config.n_layer,
             config.n_head_kv,

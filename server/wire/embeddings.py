@@ -19,7 +19,7 @@ from server.wire.llama import Format, tokenize_prompts
 KNOWN = frozenset({"input", "content", "encoding_format", "embd_normalize", "model"})
 """Fields that mean something; `dimensions` is not among them, as in llama-server."""
 
-SLOT_FORM = Format("", CompletionFields(stream=True, reasoning_format="none"))
+SLOT_FORM = Format("", CompletionFields(reasoning_format="none"))
 """What `GET /slots` shows of a text that is embedded: the defaults of llama-server's tasks."""
 
 

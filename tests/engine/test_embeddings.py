@@ -84,14 +84,23 @@ def test_other_poolings_need_the_text_at_once(model: Model, pooling: Pooling) ->
 
 
 def test_a_text_may_fill_the_context_but_for_the_last_rows_pooling(tiny: ModelFile, tmp_path: Path) -> None:
-    options = ModelOptions(n_ctx=256, n_ubatch=512)
-    model = Model.open(tiny.write(tmp_path / "model.gguf"), options)
+    model = Model.open(tiny.write(tmp_path / "model.gguf"), ModelOptions(n_ctx=256))
     text = [5] * 256
     assert embed(model, text, Pooling.CLS, cached=[]).shape == (model.n_embd,)
     with pytest.raises(ContextOverflow, match=r"request \(256 tokens\) exceeds"):
         embed(model, text, Pooling.LAST, cached=[])
-    with pytest.raises(InputOverflow, match=r"input \(257 tokens\) is larger than the max context size \(256 tokens\)"):
+    with pytest.raises(InputTooLarge, match=r"input \(257 tokens\) .* \(current batch size: 256\)"):
         embed(model, [*text, 5], Pooling.CLS, cached=[])
+    model.close()
+
+
+def test_a_text_may_not_use_the_cells_past_what_the_model_was_trained_for(tiny: ModelFile, tmp_path: Path) -> None:
+    model = Model.open(tiny.write(tmp_path / "model.gguf"), ModelOptions(n_ubatch=2048))
+    assert (model.n_ctx, model.n_ubatch) == (1000, 1024)
+    with pytest.raises(
+        InputOverflow, match=r"input \(1001 tokens\) is larger than the max context size \(1000 tokens\)"
+    ):
+        embed(model, [5] * 1001, Pooling.CLS, cached=[])
     model.close()
 
 

@@ -135,7 +135,8 @@ def test_the_slot_shows_what_was_embedded_last(embedder: httpx.Client) -> None:
     embedder.post("/v1/embeddings", json={"input": [[5, 6, 7], [8, 9]]})
     [slot] = embedder.get("/slots").json()
     assert not slot["is_processing"]
-    assert (slot["n_prompt_tokens"], slot["n_prompt_tokens_processed"], slot["n_prompt_tokens_cache"]) == (2, 2, 0)
+    assert (slot["n_prompt_tokens"], slot["n_prompt_tokens_processed"]) == (2, 0)
+    assert slot["next_token"][0]["has_next_token"]
 
 
 @pytest.mark.parametrize("path", RERANKING)
