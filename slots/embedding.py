@@ -35,18 +35,19 @@ async def embed_all(
         What `engine.embeddings.embed` raises, once the texts before that one are done.
     """
     stop = threading.Event()
-    jobs = [Job(GenerationRequest(text), form=form) for text in texts]
-    work = asyncio.ensure_future(lease.run(_embed_all, lease, jobs, pooling, stop.is_set))
+    asked_ns = time.perf_counter_ns()
+
+    def embed_each() -> list[FloatArray]:
+        jobs = (Job(GenerationRequest(text), form=form, asked_ns=asked_ns) for text in texts)
+        return [_embed(lease, job, pooling, stop.is_set) for job in jobs]
+
+    work = asyncio.ensure_future(lease.run(embed_each))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         stop.set()
         await asyncio.wait([work])
         raise
-
-
-def _embed_all(lease: Lease, jobs: Sequence[Job], pooling: Pooling, cancelled: Callable[[], bool]) -> list[FloatArray]:
-    return [_embed(lease, job, pooling, cancelled) for job in jobs]
 
 
 def _embed(lease: Lease, job: Job, pooling: Pooling, cancelled: Callable[[], bool]) -> FloatArray:
