@@ -16,6 +16,7 @@ from engine.chat_formats.parts import CONTENT, REASONING, at_once, call_name
 from engine.chat_formats.peg import Parser
 from engine.chat_formats.peg_builder import Builder
 from engine.chat_formats.python_values import python_or_json
+from engine.chat_formats.specialized_calls_k3 import TOOLS, kimi_k3
 from engine.chat_formats.specialized_parts import IM_START, Asked, Make
 from engine.chat_formats.tool_markers import ToolMarkers
 from engine.chat_formats.tools import Tool, arguments
@@ -394,3 +395,4 @@ GIGACHAT: Final = SpecialCalls(_gigachat, (_GIGACHAT_CALL,))
 LFM2: Final = SpecialCalls(_lfm2, ("<|tool_call_start|>",), before_schema=True, schema_is_eager=True)
 MINICPM: Final = SpecialCalls(_minicpm, ("<function",), schema_is_eager=True)
 COHERE2: Final = SpecialCalls(_cohere2, ("<|START_ACTION|>",), before_schema=True, schema_is_eager=True)
+KIMI_K3: Final = SpecialCalls(kimi_k3, (TOOLS,))

@@ -267,6 +267,7 @@ KIMI_K3: Final = SpecialParser(
     _k3_tag("close", "think") + _k3_tag("open", "response"),
     ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>"),
     thinking=(_k3_tag("open", "think"), _k3_tag("close", "think")),
+    calls=specialized_calls.KIMI_K3,
 )
 GIGACHAT: Final = SpecialParser(
     _gigachat,

@@ -11,6 +11,7 @@ TEMPLATES_WITH_CALLS: Final = (
     *("plain", "content in tags", "reasoning before tools alone", "calls as JSON in tags", "calls as an array of JSON"),
     *("calls with JSON arguments", "calls with arguments in tags", "calls in a section", "calls as bare JSON"),
     *("calls keyed by their names", "calls in OpenAI's shape", "calls with an id", "Ministral", "Kimi K2"),
+    "Kimi K3",
     *("Cohere2 MoE", "LFM2", "LFM2.5", "GigaChat 3", "MiniCPM5", "Qwen3-Coder", "Qwen3-Coder that thinks"),
 )
 """The templates of `chat_templates` that requests with tools are recorded for."""
@@ -152,6 +153,9 @@ ANSWERS: Final = (
     "<|tool_call_start|>[weather(city='Ulm'), now()]<|tool_call_end|>",
     '<function name="weather"><param name="city">Ulm</param><param name="days">3</param></function>',
     '<|function_call|>{"name": "weather", "arguments": {"city": "Ulm"}}',
+    'a<|close|>think<|sep|><|open|>tools<|sep|><|open|>call tool="weather" index="0"<|sep|><|open|>argument key="city" '
+    'type="string"<|sep|>Ulm<|close|>argument<|sep|><|open|>argument key="days" type="integer"<|sep|>3'
+    "<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|><|end_of_msg|>",
     '<|calls|>[{"weather": {"city": "Ulm"}}, {"now": {}}]<|end|>',
     '<call>{"id": "1", "type": "function", "function": {"name": "weather", "arguments": {"city": "Ulm"}}}</call>',
     '<|tools_prefix|>[{"weather": {"city": "Ulm"}}]<|tools_suffix|>',

@@ -15,7 +15,7 @@ from testing.oracles.record_tool_formats import ODD_TEMPLATE, RECORD
 from testing.oracles.tool_cases import ANSWERS, ODD, REQUESTS, TEMPLATES_WITH_CALLS
 
 RECORDED: dict[str, Any] = json.loads(RECORD.read_text("utf-8"))
-NO_FORM = {"Kimi K2", "GigaChat 3"}
+NO_FORM = {"Kimi K2", "Kimi K3", "GigaChat 3"}
 """Kinds of templates for which a wanted form is dropped there and refused here."""
 
 

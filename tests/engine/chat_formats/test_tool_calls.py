@@ -126,9 +126,9 @@ def test_a_schema_that_cannot_be_is_refused_and_one_that_drops_a_keyword_is_name
 
 
 def test_a_kind_of_template_whose_calls_are_not_built_is_refused_by_name() -> None:
-    with pytest.raises(InvalidRequest, match="tools are not supported for Kimi K3 templates"):
-        form(TEMPLATES["Kimi K3"])
-    assert form(TEMPLATES["Kimi K3"], NONE).grammar == ""
+    with pytest.raises(InvalidRequest, match="tools are not supported for Ling 3 templates"):
+        form(TEMPLATES["Ling 3"])
+    assert form(TEMPLATES["Ling 3"], NONE).grammar == ""
     channels = ChatTemplate(CHATML + "{# <|channel|> #}")
     call = {"type": "function", "function": {"name": "now", "arguments": "{}"}}
     called = [*USER, {"role": "assistant", "content": "", "tool_calls": [call]}]
