@@ -40,6 +40,7 @@ def answer(error: Exception, path: str = "/x") -> tuple[int, Any]:
         (InvalidModelFile("x"), 400, "invalid_request_error"),
         (UnplayableModel("x"), 400, "invalid_request_error"),
         (ModelNotFound("x"), 404, "not_found_error"),
+        (MemoryError(), 503, "unavailable_error"),
         (ModelFileChanged(Path("x")), 503, "unavailable_error"),
         (ModelFileError(Path("x"), "gone"), 503, "unavailable_error"),
         (PayloadTooLarge(5), 413, "invalid_request_error"),
