@@ -105,10 +105,11 @@ async def _complete(
 
 
 class _Style(Style):
-    """A `/completion` stream."""
+    """A `/completion` stream; its last event has the receipt, as a whole answer has."""
 
     def __init__(self, events: llama.NativeEvents) -> None:
         self._events = events
+        self._last: dict[str, Any] = {}
 
     def text_of(self, index: int, step: Step) -> str:
         return step.text if step.send else ""
@@ -117,10 +118,12 @@ class _Style(Style):
         if step.send or step.progress is not None:
             yield self._events.partial(index, step)
         if step.final is not None:
-            yield self._events.final(index, step.final, step.timings)
+            self._last = self._events.final(index, step.final, step.timings)
+            if index + 1 < len(self._events.jobs):
+                yield self._last
 
     def receipt(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
-        return {"bankml_receipt": receipt}
+        return {**self._last, "bankml_receipt": receipt}
 
 
 async def tokenize(request: Request) -> Response:

@@ -77,6 +77,7 @@ class CompletionChunks:
             "object": "text_completion",
         }
         self._id = new_id()
+        self._reason: str | None = None
         self._offsets: Counter[int] = Counter()
 
     def of_step(self, index: int, step: Step) -> Iterator[dict[str, Any]]:
@@ -94,6 +95,8 @@ class CompletionChunks:
             yield self._last(index, step.final, step.timings)
 
     def _last(self, index: int, final: Final, timings: Timings) -> dict[str, Any]:
+        if index == 0:
+            self._reason = finish_reason(final)
         return {
             "choices": [completion_choice(index, "", finish_reason(final), [], self._form)],
             **self._base,
@@ -109,5 +112,6 @@ class CompletionChunks:
         return {"choices": [choice], **self._base, "id": self._id}
 
     def receipt(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
-        """The receipt's event. It has an empty choice too, for clients that read `choices[0]` of every chunk."""
-        return {**self._chunk(0, ""), "bankml_receipt": receipt}
+        """The receipt's event. For clients that read `choices[0]` of every chunk it says again how the answer ended."""
+        choice = completion_choice(0, "", self._reason, [], self._form)
+        return {"choices": [choice], **self._base, "id": self._id, "bankml_receipt": receipt}

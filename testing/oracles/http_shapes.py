@@ -21,7 +21,7 @@ VOLATILE |= {"created_at", "completed_at", "item_id", "call_id"}
 TIMES = {"prompt_ms", "prompt_per_token_ms", "prompt_per_second"}
 TIMES |= {"predicted_ms", "predicted_per_token_ms", "predicted_per_second", "time_ms"}
 OURS = {"bankml_receipt"}
-"""Keys only our answers have; an event of a stream with one of them is ours alone."""
+"""Keys only our answers have."""
 
 OUR_LOGPROBS = {"tokens", "token_logprobs", "top_logprobs", "text_offset"}
 """Keys that only our `logprobs` on `/v1/completions` have, all of them."""
@@ -55,7 +55,7 @@ def reduce(response: httpx.Response) -> dict[str, Any]:
     kind = response.headers.get("content-type", "")
     reduced: dict[str, Any] = {"status": response.status_code, "content_type": kind}
     if kind.startswith("text/event-stream"):
-        return reduced | {"events": [mask(event) for event in events(response.text) if not OURS & set(event or ())]}
+        return reduced | {"events": [mask(event) for event in events(response.text) if not _ours(event)]}
     return reduced | {"body": mask(response.json()) if response.content else None}
 
 
@@ -87,6 +87,11 @@ def _event(part: str) -> Any:
     payload = payload.removeprefix("data: ")
     data = payload if payload == "[DONE]" else json.loads(payload)
     return {"event": name, "data": data} if name else data
+
+
+def _ours(event: Any) -> bool:
+    """Whether an event of a stream is ours alone: the receipt's on OpenAI's endpoints."""
+    return isinstance(event, Mapping) and "choices" in event and bool(OURS & set(event))
 
 
 def mask(value: Any, key: str = "") -> Any:

@@ -248,10 +248,13 @@ def test_usage_is_a_chunk_of_its_own_and_has_the_timings() -> None:
     assert found[-1]["usage"]["completion_tokens"] == 1
 
 
-def test_the_receipts_event_has_an_empty_delta_for_clients_that_read_one() -> None:
-    event = chunks_of(chat(USER)).receipt({"a": 1})
+def test_the_receipts_event_says_how_the_answer_ended_for_clients_that_read_every_choice() -> None:
+    chunks = chunks_of(chat(USER))
+    last = step("a", last=final())
+    ended = [chunk["choices"] for chunk in chunks.of_step(last, chunks.text_of(last))][-1]
+    event = chunks.receipt({"a": 1})
     assert event["bankml_receipt"] == {"a": 1}
-    assert event["choices"] == [{"finish_reason": None, "index": 0, "delta": {}}]
+    assert event["choices"] == ended == [{"finish_reason": "length", "index": 0, "delta": {}}]
 
 
 def test_a_whole_answer_repeats_the_prefill_and_drops_a_cut_character() -> None:
