@@ -99,9 +99,14 @@ async def _complete(
     bodies = [events.final(index, *end) for index, end in enumerate(whole.finals)]
     whole.receipt.text(llama.whole_text(whole.finals[0][0]))
     receipt = whole.finish()
-    for shown in bodies:
-        shown["bankml_receipt"] = receipt
+    bodies = [_receipted(shown, receipt, fields) for shown in bodies]
     return json_response(bodies[0] if len(bodies) == 1 else bodies)
+
+
+def _receipted(shown: dict[str, Any], receipt: Mapping[str, Any], fields: CompletionFields) -> dict[str, Any]:
+    """An answer with its receipt, unless the request names the fields it wants and this is none of them."""
+    wanted = not fields.response_fields or "bankml_receipt" in fields.response_fields
+    return {**shown, "bankml_receipt": receipt} if wanted else shown
 
 
 class _Style(Style):
@@ -123,7 +128,7 @@ class _Style(Style):
                 yield self._last
 
     def receipt(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self._last, "bankml_receipt": receipt}
+        return _receipted(self._last, receipt, self._events.form.fields)
 
 
 async def tokenize(request: Request) -> Response:

@@ -247,3 +247,12 @@ def test_what_would_take_all_time_or_memory_is_refused(client: httpx.Client, bod
     answer = client.post("/completion", json={"prompt": "a", "n_predict": 1, **body})
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, says)
     assert client.post("/completion", json={"prompt": "a", "n_predict": 1}).status_code == 200
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_response_fields_leave_out_the_receipt_unless_they_name_it(client: httpx.Client, stream: bool) -> None:
+    for wanted in (["stop"], ["stop", "bankml_receipt"]):
+        body = {"prompt": "A", "n_predict": 1, "response_fields": wanted, "stream": stream}
+        answer = client.post("/completion", json=body)
+        shown = events(answer.text)[-1] if stream else answer.json()
+        assert list(shown) == wanted
