@@ -78,5 +78,5 @@ class HttpServer(uvicorn.Server):
 
     def _cut(self) -> None:
         if self.server_state.tasks:
-            log.warning("cutting %d answers after %g seconds", len(self.server_state.tasks), self._seconds)
+            log.warning("after %g seconds, answers that are cut: %d", self._seconds, len(self.server_state.tasks))
         self._residency.interrupt(ServerStopping)

@@ -197,11 +197,14 @@ async def _serve(settings: Settings, catalog: Catalog, sockets: list[socket.sock
         "context %d, threads %d, batch %d, micro-batch %d",
         n_ctx,
         settings.n_threads,
-        settings.n_batch,
-        settings.n_ubatch,
+        residency.options.n_batch,
+        residency.options.n_ubatch,
     )
+    from server.guards import is_loopback
     from server.http_server import HttpServer
 
+    if not (settings.api_keys or all(is_loopback(host) for host, _ in settings.addresses)):
+        log.warning("everyone who reaches this machine is answered: give an --api-key")
     server = HttpServer(settings, residency, files=[sock.getsockname() for sock in sockets if is_unix(sock)])
     signal.signal(signal.SIGHUP, server.handle_exit)  # SIGINT and SIGTERM are uvicorn's to bind
     gc.freeze()

@@ -110,12 +110,11 @@ class SlotFolder:
         """Write a slot; what was there under the name is replaced. Returns the file's bytes.
 
         Raises:
-            SlotFileRefused: the name is taken by something that is no file.
+            SlotFileRefused: the name is taken by something that is no slot file.
             OSError: it cannot be written; nothing has changed.
         """
         target = self.path / name
-        if target.is_symlink() or (target.exists() and not target.is_file()):
-            raise SlotFileRefused(f"{name} is not a regular file")
+        _check_replaceable(target)
         shape, n_tokens = Shape.of(model, model_sha256), len(slot.tokens)
         header = _HEADER.pack(*astuple(shape), n_tokens)
         parts = (MAGIC, header, model.cache_state(n_tokens).data, np.asarray(slot.tokens, dtype="<i4").data)
@@ -145,6 +144,16 @@ class SlotFolder:
             raise SlotFileRefused(error.strerror or str(error)) from None
         slot.restore(tokens, state)
         return n_read
+
+
+def _check_replaceable(target: Path) -> None:
+    """Raises SlotFileRefused where something is that a save must not take the place of."""
+    if target.is_symlink() or (target.exists() and not target.is_file()):
+        raise SlotFileRefused(f"{target.name} is not a regular file")
+    if target.exists():
+        with target.open("rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise SlotFileRefused(f"{target.name} is not a slot file")
 
 
 def _open_here(path: str, flags: int) -> int:

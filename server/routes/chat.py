@@ -69,6 +69,9 @@ class ChatRun:
             ContextOverflow: the prompt has no room.
         """
         self._form = self.form_for(model)
+        template = openai.required_template(model.template)
+        takes_tools = template.with_tools.capabilities.supports_tools
+        self.run.unused[:] = ["tools"] if self.chat.tools.tools and not takes_tools else []
         tokens = model.tokenizer.encode(self._form.prompt, add_special=True, parse_special=True)
         fields = formed(self.chat.fields, self._form, self._settings.reasoning_budget_message)
         self._shown = Format(

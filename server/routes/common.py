@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import orjson
@@ -152,19 +152,24 @@ def checked_jobs(prompt: list[int], fields: CompletionFields, model: Model, defa
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One request on its way to the engine: everything but how its API shows it."""
+    """One request on its way to the engine: everything but how its API shows it.
+
+    Attributes:
+        ignored: names of what was accepted and changes nothing.
+        unused: the same, of what only the model shows to change nothing; `build` writes it.
+    """
 
     residency: Residency
     name: str | None
     build: Build
     body: Body
     ignored: tuple[str, ...]
+    unused: list[str] = field(default_factory=list)
 
     def receipt(self, answer: Answer) -> Receipt:
         """The receipt to write while `answer` runs."""
-        return Receipt(
-            answer.entry, self.body.raw, self.residency.options, self.body.read_ns, self.ignored, answer.warnings
-        )
+        ignored = (*self.ignored, *self.unused)
+        return Receipt(answer.entry, self.body.raw, self.residency.options, self.body.read_ns, ignored, answer.warnings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ UNSAID = "Failed to initialize samplers: std::exception"
 @pytest.fixture(scope="module")
 def client(model_path: Path) -> Iterator[httpx.Client]:
     """A client of a fresh server: the exchanges run in order and see the slot of the one before."""
-    with BankmlServer(model_path, threads=2) as server:
+    with BankmlServer(model_path, "--cache-ram", "0", threads=2) as server:
         yield server.client
 
 
@@ -38,7 +38,7 @@ def client(model_path: Path) -> Iterator[httpx.Client]:
 def thinking_client(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A client of a server whose model's template opens reasoning."""
     model = write_model(model_path, THINKING_TEMPLATE, tmp_path_factory.mktemp("thinking") / "model.gguf")
-    with BankmlServer(model, threads=2) as server:
+    with BankmlServer(model, "--cache-ram", "0", threads=2) as server:
         yield server.client
 
 
@@ -46,7 +46,7 @@ def thinking_client(model_path: Path, tmp_path_factory: pytest.TempPathFactory) 
 def wrapping_client(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """A client of a server whose model's template wraps answers in tags."""
     model = write_model(model_path, WRAPPED_TEMPLATE, tmp_path_factory.mktemp("wrapped") / "model.gguf")
-    with BankmlServer(model, threads=2) as server:
+    with BankmlServer(model, "--cache-ram", "0", threads=2) as server:
         yield server.client
 
 

@@ -13,7 +13,7 @@ from engine.generation import GenerationRequest, generate
 from engine.model import Model, ModelOptions
 from engine.sampling import SamplingParams
 from slots.slot import Slot, SlotOptions
-from slots.slot_file import SlotFileRefused, SlotFolder, is_valid_name
+from slots.slot_file import MAGIC, SlotFileRefused, SlotFolder, is_valid_name
 
 SHA256 = "ab" * 32
 PROMPT = [1, 500, 900, 42, 7, 1000]
@@ -73,10 +73,17 @@ def test_an_empty_slot_is_saved_and_comes_back_empty(model: Model, folder: SlotF
 
 
 def test_a_file_that_is_there_is_replaced_whole(model: Model, folder: SlotFolder, slot: Slot) -> None:
-    damaged(folder, b"x" * 10_000_000)
+    damaged(folder, MAGIC + b"x" * 10_000_000)
     folder.save(NAME, model, SHA256, slot)
     folder.restore(NAME, model, SHA256, slot)
     assert os.listdir(folder.path) == [NAME]
+
+
+def test_what_is_no_slot_file_is_not_replaced(model: Model, folder: SlotFolder, slot: Slot) -> None:
+    damaged(folder, b"somebody's text")
+    with pytest.raises(SlotFileRefused, match="not a slot file"):
+        folder.save(NAME, model, SHA256, slot)
+    assert (folder.path / NAME).read_bytes() == b"somebody's text"
 
 
 @pytest.mark.parametrize("at", [0, 14, 15, 50, 80, 500, -200, -60, -40, -1])

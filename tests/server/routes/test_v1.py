@@ -81,3 +81,11 @@ def test_n_answers_to_each_prompt_of_a_completion_are_choices(client: httpx.Clie
     assert [one["text"] for one in answer["choices"]] == [one["choices"][0]["text"] for one in alone]
     assert answer["usage"]["prompt_tokens"] == sum(one["usage"]["prompt_tokens"] for one in alone[::2])
     assert answer["usage"]["completion_tokens"] == 16
+
+
+def test_tools_that_the_template_has_no_place_for_are_named_in_the_receipt(client: httpx.Client) -> None:
+    tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+    body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    assert client.post("/v1/chat/completions", json=body).json()["bankml_receipt"]["ignored"] == []
+    answer = client.post("/v1/chat/completions", json={**body, "tools": [tool]})
+    assert answer.json()["bankml_receipt"]["ignored"] == ["tools"]
