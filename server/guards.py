@@ -124,7 +124,7 @@ class Guards:
     def _has_key(self, headers: Headers) -> bool:
         """llama-server's rule: `Authorization`, else `X-Api-Key`, with or without `Bearer ` in front."""
         given = headers.get("authorization") or headers.get("x-api-key") or ""
-        key = given.removeprefix("Bearer ").encode("utf-8", "surrogateescape")
+        key = given.removeprefix("Bearer ").encode("latin-1")  # the bytes that were sent
         matches = [hmac.compare_digest(key, known) for known in self.api_keys]  # all of them, whichever matches
         return any(matches)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.embeddings import check_input, embed
+from engine.errors import Cancelled
 from engine.generation import Final, GenerationRequest, Step, Timings
 from engine.pooling import FloatArray, Pooling
 from slots.residency import Lease
@@ -32,21 +33,29 @@ async def embed_all(
         form: `Job.form` of each task.
 
     Raises:
-        What `engine.embeddings.embed` raises, once the texts before that one are done.
+        What `engine.embeddings.embed` raises, once the texts before that one are done; what `Residency.interrupt` was
+        given.
     """
-    stop = threading.Event()
+    stop, residency = threading.Event(), lease.residency
+
+    def is_stopped() -> bool:
+        return stop.is_set() or residency.interruption is not None
+
     asked_ns = time.perf_counter_ns()
 
     def embed_each() -> list[FloatArray]:
         jobs = (Job(GenerationRequest(text), form=form, asked_ns=asked_ns) for text in texts)
-        return [_embed(lease, job, pooling, stop.is_set) for job in jobs]
+        return [_embed(lease, job, pooling, is_stopped) for job in jobs]
 
     work = asyncio.ensure_future(lease.run(embed_each))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         stop.set()
-        await asyncio.wait([work])
+        await asyncio.gather(work, return_exceptions=True)
+        raise
+    except Cancelled:
+        residency.check_interruption()
         raise
 
 

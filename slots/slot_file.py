@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import psutil
 
 from engine.model import Model
 from slots.prompt_cache import State
 from slots.slot import Slot
 
 MAGIC: Final = b"bankML slot v1\n"
-_PART_PREFIX: Final = ".slot-"
+_PART_PREFIX: Final = ".slot-"  # then the writer's process id
 _PART_SUFFIX: Final = ".part"
 _HEADER: Final = struct.Struct("<32s4I8s8sI")
 _DIGEST: Final = hashlib.sha256().digest_size
@@ -39,12 +40,12 @@ class SlotFileRefused(Exception):
 
 
 def is_valid_name(name: str) -> bool:
-    """Whether llama-server takes a slot file's name (common.cpp: `fs_validate_filename`): plain, in the folder."""
+    """Whether a name is plain, in the folder (llama.cpp's common.cpp: `fs_validate_filename`), and none of ours."""
     try:
         size = len(name.encode())
     except UnicodeEncodeError:  # a lone surrogate
         return False
-    if not 0 < size <= _MAX_NAME or ".." in name or name[0] == " " or name[-1] in " .":
+    if name.startswith(_PART_PREFIX) or not 0 < size <= _MAX_NAME or ".." in name or name[0] == " " or name[-1] in " .":
         return False
     return not any(
         character in _FORBIDDEN or ord(character) < 0x20 or 0x80 <= ord(character) < 0xA0 for character in name
@@ -77,15 +78,19 @@ class Shape:
         sizes = (model.n_ctx, model.n_layer, model.n_head_kv, model.head_size)
         return cls(bytes.fromhex(model_sha256), *sizes, *types)
 
+    @property
+    def cache_types(self) -> str:
+        """The types as text, whatever a damaged file says."""
+        return b"/".join((self.cache_type_k, self.cache_type_v)).decode(errors="replace")
+
     def check(self, other: Shape) -> None:
         """Raises SlotFileRefused if `other`, a file's shape, is not this one."""
         if other.model_sha256 != self.model_sha256:
             raise SlotFileRefused("the file is of another model")
         if other.n_ctx != self.n_ctx:
             raise SlotFileRefused(f"the file is of a context of {other.n_ctx} tokens, this one has {self.n_ctx}")
-        theirs, ours = ((s.cache_type_k.decode(), s.cache_type_v.decode()) for s in (other, self))
-        if theirs != ours:
-            raise SlotFileRefused(f"the file's cache types are {'/'.join(theirs)}, here they are {'/'.join(ours)}")
+        if other.cache_types != self.cache_types:
+            raise SlotFileRefused(f"the file's cache types are {other.cache_types}, here they are {self.cache_types}")
         if other != self:
             raise SlotFileRefused("the file is of another layer shape")
 
@@ -103,8 +108,9 @@ class SlotFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.mkdir(parents=True, exist_ok=True)
-        for part in path.glob(f"{_PART_PREFIX}*{_PART_SUFFIX}"):  # of a process that was killed while it wrote
-            part.unlink(missing_ok=True)
+        for part in filter(_is_orphan, path.glob(f"{_PART_PREFIX}*{_PART_SUFFIX}")):
+            with contextlib.suppress(OSError):
+                part.unlink()
 
     def save(self, name: str, model: Model, model_sha256: str, slot: Slot) -> int:
         """Write a slot; what was there under the name is replaced. Returns the file's bytes.
@@ -118,7 +124,7 @@ class SlotFolder:
         shape, n_tokens = Shape.of(model, model_sha256), len(slot.tokens)
         header = _HEADER.pack(*astuple(shape), n_tokens)
         parts = (MAGIC, header, model.cache_state(n_tokens).data, np.asarray(slot.tokens, dtype="<i4").data)
-        descriptor, part = tempfile.mkstemp(prefix=_PART_PREFIX, suffix=_PART_SUFFIX, dir=self.path)
+        descriptor, part = tempfile.mkstemp(prefix=f"{_PART_PREFIX}{os.getpid()}-", suffix=_PART_SUFFIX, dir=self.path)
         try:
             with open(descriptor, "wb") as file:
                 n_written = _write(file, parts)
@@ -144,6 +150,12 @@ class SlotFolder:
             raise SlotFileRefused(error.strerror or str(error)) from None
         slot.restore(tokens, state)
         return n_read
+
+
+def _is_orphan(part: Path) -> bool:
+    """Whether the process that wrote a temporary file is gone: it was killed while it wrote."""
+    process_id = part.name.removeprefix(_PART_PREFIX).partition("-")[0]
+    return not (process_id.isdecimal() and psutil.pid_exists(int(process_id)))
 
 
 def _check_replaceable(target: Path) -> None:

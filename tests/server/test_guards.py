@@ -92,6 +92,14 @@ async def test_anything_else_is_a_401_with_the_references_body(headers: dict[str
             assert refused.json() == body
 
 
+async def test_a_key_is_compared_by_the_bytes_that_are_sent() -> None:
+    async with client(api_keys=["kéy"]) as http:
+        headers = {b"authorization": "Bearer kéy".encode()}
+        assert (await http.get("/x", headers=headers)).status_code == 200
+        headers = {b"authorization": "Bearer kéy".encode("latin-1")}
+        assert (await http.get("/x", headers=headers)).status_code == 401
+
+
 async def test_health_needs_no_key() -> None:
     async with client(api_keys=("k1",)) as http:
         assert (await http.get("/health")).status_code == 200

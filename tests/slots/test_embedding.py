@@ -80,3 +80,15 @@ async def test_a_client_who_leaves_stops_it_before_the_next_micro_batch(residenc
     async with residency.acquire(None) as lease:
         assert 0 < len(lease.slot.tokens) < 8000
         assert len(lease.slot.tokens) % 32 == 0
+
+
+async def test_an_interruption_ends_the_work_with_its_error(residency: Residency) -> None:
+    class Stopping(Exception):
+        pass
+
+    async with residency.acquire(None) as lease:
+        work = asyncio.ensure_future(embed_all(lease, [[9] * 31] * 10_000, Pooling.LAST))
+        await asyncio.sleep(0.1)
+        residency.interrupt(Stopping)
+        with pytest.raises(Stopping):
+            await work

@@ -86,11 +86,11 @@ def test_what_is_no_slot_file_is_not_replaced(model: Model, folder: SlotFolder, 
     assert (folder.path / NAME).read_bytes() == b"somebody's text"
 
 
-@pytest.mark.parametrize("at", [0, 14, 15, 50, 80, 500, -200, -60, -40, -1])
+@pytest.mark.parametrize("at", [0, 14, 15, 50, 64, 80, 500, -200, -60, -40, -1])
 def test_a_flipped_bit_is_found_anywhere(model: Model, folder: SlotFolder, slot: Slot, at: int) -> None:
     folder.save(NAME, model, SHA256, slot)
     data = bytearray((folder.path / NAME).read_bytes())
-    data[at] ^= 1
+    data[at] ^= 129
     damaged(folder, bytes(data))
     with pytest.raises(SlotFileRefused):
         folder.restore(NAME, model, SHA256, slot)
@@ -183,9 +183,12 @@ def test_the_folder_is_made_and_what_a_killed_save_left_is_removed(tmp_path: Pat
     path = tmp_path / "a" / "b"
     SlotFolder(path)
     (path / ".slot-x1.part").write_bytes(b"half")
+    running, folder = f".slot-{os.getpid()}-x.part", ".slot-y.part"
+    (path / running).write_bytes(b"another server's")
+    (path / folder).mkdir()
     (path / "kept.bin").write_bytes(b"whole")
     SlotFolder(path)
-    assert os.listdir(path) == ["kept.bin"]
+    assert sorted(os.listdir(path)) == sorted([running, folder, "kept.bin"])
 
 
 @pytest.mark.parametrize("name", ["a", "a.bin", "ü b", "x" * 255, "-", ".a", "~", "a\u00a0"])
@@ -198,7 +201,7 @@ def test_a_plain_name_is_valid(name: str) -> None:
     [
         *("", "x" * 256, "ü" * 128, ".", "..", "a..b", "a.", " a", "a ", "a/b", "/a", "a\\b", "a:b", "a*", "a?"),
         *('"', "<", ">", "|", "a\0", "a\n", "\x7f", "\x85", "\uff0e", "\u2215", "\u2216", "\ufffd", "\ufeff"),
-        *("\ud800", "../a"),
+        *("\ud800", "../a", ".slot-1-x.part"),
     ],
 )
 def test_a_name_that_could_be_more_than_a_name_is_not(name: str) -> None:
