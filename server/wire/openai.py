@@ -335,7 +335,6 @@ class ChatChunks:
         self._index = index
         self._deltas: list[MessageDelta] = []
         self._last_deltas: list[MessageDelta] = []
-        self._reason: str | None = None
         self._base = {
             "created": int(time.time()),
             "id": answer_id or new_id(),
@@ -371,8 +370,7 @@ class ChatChunks:
 
     def _last(self, final: Final, timings: Timings) -> Iterator[dict[str, Any]]:
         chunks = [self._chunk(_shown_delta(delta)) for delta in self._last_deltas]
-        self._reason = finish_reason(final, self._reader.message)
-        chunks.append(self._chunk({}, self._reason))
+        chunks.append(self._chunk({}, finish_reason(final, self._reader.message)))
         if self._form.fields.stream_options.include_usage:
             chunks.append({"choices": [], **self._base, "usage": usage(final.tokens_evaluated, timings)})
         chunks[-1]["timings"] = timings.as_dict()
@@ -380,8 +378,12 @@ class ChatChunks:
         yield from chunks
 
     def receipt(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
-        """The receipt's event. For clients that read `choices[0]` of every chunk it says again how the answer ended."""
-        return {**self._chunk({}, self._reason), "bankml_receipt": receipt}
+        """The receipt's event.
+
+        For clients that read `choices[0]` of every chunk it has one that adds nothing: no text, and no second reason
+        for the end, which some would append to the first.
+        """
+        return {**self._chunk({"content": ""}), "bankml_receipt": receipt}
 
 
 def _shown_delta(delta: MessageDelta) -> dict[str, Any]:

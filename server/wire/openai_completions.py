@@ -77,7 +77,6 @@ class CompletionChunks:
             "object": "text_completion",
         }
         self._id = new_id()
-        self._reason: str | None = None
         self._offsets: Counter[int] = Counter()
 
     def of_step(self, index: int, step: Step) -> Iterator[dict[str, Any]]:
@@ -95,8 +94,6 @@ class CompletionChunks:
             yield self._last(index, step.final, step.timings)
 
     def _last(self, index: int, final: Final, timings: Timings) -> dict[str, Any]:
-        if index == 0:
-            self._reason = finish_reason(final)
         return {
             "choices": [completion_choice(index, "", finish_reason(final), [], self._form)],
             **self._base,
@@ -112,6 +109,9 @@ class CompletionChunks:
         return {"choices": [choice], **self._base, "id": self._id}
 
     def receipt(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
-        """The receipt's event. For clients that read `choices[0]` of every chunk it says again how the answer ended."""
-        choice = completion_choice(0, "", self._reason, [], self._form)
-        return {"choices": [choice], **self._base, "id": self._id, "bankml_receipt": receipt}
+        """The receipt's event.
+
+        For clients that read `choices[0]` of every chunk it has one that adds nothing: no text, and no second reason
+        for the end, which some would append to the first.
+        """
+        return {**self._chunk(0, ""), "bankml_receipt": receipt}

@@ -49,6 +49,7 @@ def test_a_stream_adds_up_and_counts_its_tokens(make_llm: Any) -> None:
         whole = chunk if whole is None else whole + chunk
     assert whole is not None
     assert whole.content == SAID
+    assert whole.response_metadata["finish_reason"] == "length"
     assert whole.usage_metadata["output_tokens"] == 5
 
 
