@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from engine.generation import Timings
+from engine.timings import Timings
 from registry.catalog import Entry
 from slots.slot import Task
 

@@ -13,8 +13,9 @@ from typing import Any
 
 from engine.embeddings import check_input, embed
 from engine.errors import Cancelled
-from engine.generation import Final, GenerationRequest, Step, Timings
+from engine.generation import Final, GenerationRequest, Step
 from engine.pooling import FloatArray, Pooling
+from engine.timings import Timings
 from slots.residency import Lease
 from slots.slot import Job
 

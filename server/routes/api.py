@@ -20,9 +20,10 @@ from engine.chat_formats.formats import ChatFormat
 from engine.chat_formats.messages import ChatMessage
 from engine.chat_formats.reader import AnswerReader
 from engine.errors import ContextOverflow, EngineError
-from engine.generation import Step, Timings
+from engine.generation import Step
 from engine.gguf import GGUFFile
 from engine.model import Model
+from engine.timings import Timings
 from registry.catalog import Entry
 from registry.errors import RegistryError
 from registry.pins import FileIdentity

@@ -12,8 +12,9 @@ from starlette.responses import Response
 from engine.chat_formats.formats import ChatFormat
 from engine.chat_formats.messages import ChatMessage
 from engine.chat_formats.reader import AnswerReader
-from engine.generation import Final, Step, Timings
+from engine.generation import Final, Step
 from engine.model import Model
+from engine.timings import Timings
 from server.answers import Answer
 from server.routes.common import (
     Body,

@@ -12,9 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.errors import InvalidRequest
-from engine.generation import Final, Step, Timings
+from engine.generation import Final, Step
 from engine.grammar import grammar_matcher
 from engine.model import Model
+from engine.timings import Timings
 from registry.catalog import Entry
 from server.answers import Answer, Build, open_answer
 from server.errors import JSON, BadRequest, error_object, log_failure

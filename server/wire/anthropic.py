@@ -12,7 +12,8 @@ import orjson
 from engine import generation
 from engine.chat_formats.messages import ChatMessage, MessageDelta, ToolCall
 from engine.chat_formats.reader import AnswerReader
-from engine.generation import Step, Timings
+from engine.generation import Step
+from engine.timings import Timings
 from server.errors import BadRequest
 from server.wire.fields import to_int
 from server.wire.lenient import dumped, text_at, value_at

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from engine.generation import Final, GenerationRequest, SharedPrompt, Shown, Step, Timings
+from engine.generation import Final, GenerationRequest, SharedPrompt, Shown, Step
 from engine.grammar import GrammarTrigger, TriggerType
 from engine.model import Model
 from engine.sampling import RANDOM_SEED, SamplingParams
 from engine.stops import as_text, cut_bytes
+from engine.timings import Timings
 from engine.tokenizer import Tokenizer
 from server.errors import BadRequest
 from server.wire.fields import CompletionFields, kind, to_int, wrong_type

@@ -12,7 +12,8 @@ from engine.chat_formats.formats import ChatFormat, Continuation, chat_format
 from engine.chat_formats.messages import ChatMessage, MessageDelta
 from engine.chat_formats.reader import AnswerReader
 from engine.chat_template import ChatTemplate, normalize_messages
-from engine.generation import Final, Step, Timings
+from engine.generation import Final, Step
+from engine.timings import Timings
 from server.errors import BadRequest
 from server.receipts import BUILD
 from server.wire.chat_output import WantedOutput, parse_output

@@ -9,7 +9,8 @@ from dataclasses import asdict
 from itertools import accumulate
 from typing import Any
 
-from engine.generation import Final, Shown, Step, Timings
+from engine.generation import Final, Shown, Step
+from engine.timings import Timings
 from server.receipts import BUILD
 from server.wire.llama import Format, shown_tokens, shows_timings, whole_text
 from server.wire.openai_parts import finish_reason, new_id, summed, usage, verbose

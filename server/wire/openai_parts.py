@@ -7,7 +7,8 @@ from typing import Any
 
 from engine.chat_formats.call_ids import random_id
 from engine.chat_formats.messages import ChatMessage
-from engine.generation import Final, Timings
+from engine.generation import Final
+from engine.timings import Timings
 from server.wire.llama import Format, NativeEvents
 
 

@@ -12,7 +12,8 @@ from typing import Any, Final
 from engine import generation
 from engine.chat_formats.messages import ChatMessage, MessageDelta, ToolCall
 from engine.chat_formats.reader import AnswerReader
-from engine.generation import Step, Timings
+from engine.generation import Step
+from engine.timings import Timings
 from server.errors import BadRequest
 from server.wire.lenient import has_texts, list_at, text_at
 from server.wire.llama import Format, shows_timings

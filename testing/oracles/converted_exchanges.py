@@ -291,10 +291,18 @@ def weather_items(city: str, call: str) -> list[dict[str, Any]]:
 
 
 TOLD_ITEMS: Final = (*weather_items("London", "c1"), *weather_items("Rome", "c2"))
-_TO_CALL: Final = {"messages": [*TOLD, weather_in("Paris")], "tools": [WEATHER, _TIME], "max_tokens": 48}
-_CALL: Final = {"input": [*TOLD_ITEMS, weather_in("Paris")], "tools": [FUNCTION], "max_output_tokens": 48}
+_TO_CALL: Final = {
+    "messages": [*TOLD, weather_in("Paris")],
+    "tools": [WEATHER, _TIME],
+    "max_tokens": 48,
+}
+_CALL: Final[dict[str, Any]] = {
+    "input": [*TOLD_ITEMS, weather_in("Paris")],
+    "tools": [FUNCTION],
+    "max_output_tokens": 48,
+}
 _BEGUN: Final = {"role": "assistant", "content": "<tool_call>\n"}
-_ANSWERED: Final = [*_CALL["input"], *weather_items("Paris", "c3")[1:3]]  # type: ignore[misc]
+_ANSWERED: Final = [*_CALL["input"], *weather_items("Paris", "c3")[1:3]]
 
 CALLING: Final = (
     *_messages("a call", **_TO_CALL),

@@ -109,8 +109,8 @@ def mask(value: Any, key: str = "") -> Any:
 
 
 PROMPT = {"prompt": "Once upon a time", "temperature": 0, "n_predict": 4}
-CHAT = {"messages": [{"role": "user", "content": "Say hi."}], "temperature": 0, "max_tokens": 4}
-PREFILL = [*CHAT["messages"], {"role": "assistant", "content": "Hello, I"}]  # type: ignore[misc]
+CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "Say hi."}], "temperature": 0, "max_tokens": 4}
+PREFILL = [*CHAT["messages"], {"role": "assistant", "content": "Hello, I"}]
 EMOJI = {"prompt": "Here are ten emoji characters: 😀 😃 😄 😁 😆 😅 😂 🤣", "temperature": 0, "n_predict": 4}
 LONG = "word " * 9000
 

@@ -12,9 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.errors import Cancelled, ContextOverflow, InvalidRequest
-from engine.generation import Final, GenerationRequest, SharedPrompt, Step, Timings, generate
+from engine.generation import Final, GenerationRequest, SharedPrompt, Step, generate
 from engine.model import Model, ModelOptions
 from engine.sampling import SamplingParams
+from engine.timings import Timings
 from engine.tokenizer import Tokenizer
 from testing.oracles.record_generation import N_CTX
 from testing.oracles.replay import generation_request, load

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from engine.generation import Final, GenerationRequest, Step, Timings
+from engine.generation import Final, GenerationRequest, Step
+from engine.timings import Timings
 from registry.catalog import Entry
 from server.metrics import KEEP, Gauge, Metrics, exposition
 from slots.slot import Job, Task

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from engine.errors import InvalidRequest
-from engine.generation import Final, Step, Timings
+from engine.generation import Final, Step
 from engine.model import Model, ModelOptions
+from engine.timings import Timings
 from engine.tokenizer import Tokenizer
 from server.errors import BadRequest
 from server.wire import llama

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.generation import Final, Shown, Step, StopType, Timings
+from engine.generation import Final, Shown, Step, StopType
+from engine.timings import Timings
 from server.wire.ollama_logprobs import Logprobs
 
 PIECES = {1: b"Hi", 2: b" you", 3: b"\xf0\x9f", 4: b"\x99\x82", 5: b"", 6: b" there"}

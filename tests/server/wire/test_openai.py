@@ -11,7 +11,8 @@ from engine.chat_formats.messages import ChatMessage
 from engine.chat_formats.reader import AnswerReader
 from engine.chat_template import CHATML, ChatTemplate
 from engine.errors import InvalidRequest
-from engine.generation import Final, Step, Timings
+from engine.generation import Final, Step
+from engine.timings import Timings
 from server.errors import BadRequest
 from server.wire import openai, openai_completions, openai_parts
 from server.wire.llama import Format

@@ -9,7 +9,8 @@ import pytest
 from engine.chat_formats.messages import ChatMessage, ToolCall
 from engine.chat_formats.reader import AnswerReader
 from engine.chat_template import CHATML, ChatTemplate
-from engine.generation import Final, Step, Timings
+from engine.generation import Final, Step
+from engine.timings import Timings
 from server.errors import BadRequest
 from server.wire import openai, responses
 from server.wire.fields import parse_fields
