@@ -1,15 +1,11 @@
-"""Ollama's API: `/api/version`, `/api/tags`, `/api/ps`, `/api/show`, `/api/generate` and `/api/chat`."""
+"""Ollama's answers: `/api/generate` and `/api/chat`."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from functools import lru_cache
-from math import prod
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,110 +15,36 @@ from engine import generation
 from engine.chat_formats.formats import ChatFormat
 from engine.chat_formats.messages import ChatMessage
 from engine.chat_formats.reader import AnswerReader
-from engine.errors import ContextOverflow, EngineError
+from engine.errors import ContextOverflow
 from engine.generation import Step
-from engine.gguf import GGUFFile
 from engine.model import Model
 from engine.timings import Timings
-from registry.catalog import Entry
-from registry.errors import RegistryError
-from registry.pins import FileIdentity
 from server.answers import Answer, open_answer
-from server.errors import BadRequest, NotSupported, as_api_error, log_failure
-from server.receipts import VERSION, Receipt
-from server.routes.common import checked_jobs, defaults_of, json_response, residency_of
+from server.errors import BadRequest, as_api_error, log_failure
+from server.receipts import Receipt
+from server.routes.common import checked_jobs, defaults_of, json_response, parsed, residency_of
 from server.streams import NDJSON, EventStream, ndjson, until_disconnect
 from server.wire import ollama, openai
 from server.wire.chat_output import formed
 from server.wire.fields import parse_fields
-from server.wire.golang import InvalidBody
 from server.wire.llama import Defaults, tokenize_prompt
 from server.wire.ollama_logprobs import Logprobs
-from server.wire.ollama_models import Header, described, listed, plain, running
 from slots.slot import Job
-
-T = TypeVar("T")
 
 MIN_CTX: Final = 4
 """Tokens of the smallest context Ollama runs with; a `num_ctx` below counts as this."""
-
-NOT_BUILT: Final = ("embed", "embeddings", "pull", "push", "create", "copy", "blobs/{digest}")
-"""Ollama's other endpoints, refused by name."""
-
-
-# -- about the server and its models ---------------------------------------------------------------------------------
-
-
-async def version(request: Request) -> Response:
-    """`GET /api/version`."""
-    return json_response({"version": VERSION, "bankml": True})
-
-
-async def tags(request: Request) -> Response:
-    """`GET /api/tags`: every model of the catalog, with the reason where one cannot be played."""
-
-    def models() -> list[dict[str, Any]]:
-        return [listed(entry, *_header_or_reason(entry)) for entry in residency_of(request).catalog.entries()]
-
-    return json_response({"models": await asyncio.to_thread(models)})
-
-
-async def ps(request: Request) -> Response:
-    """`GET /api/ps`: the resident model."""
-    resident = residency_of(request).current()
-    if resident is None:
-        return json_response({"models": []})
-    header, _ = await asyncio.to_thread(_header_or_reason, resident.entry)
-    now = time.time()
-    model = running(resident.entry, header, n_ctx=resident.model.n_ctx, expires_at=resident.expires_at, now=now)
-    return json_response({"models": [model]})
-
-
-async def show(request: Request) -> Response:
-    """`POST /api/show`: one model's details, template and metadata."""
-    name, verbose = _parsed(ollama.parse_show, await request.body())
-    residency = residency_of(request)
-    entry = residency.catalog.resolve(name)
-    header = await asyncio.to_thread(_read_header, entry.path, FileIdentity.of(entry.path), verbose)
-    resident = residency.current()
-    n_ctx = resident.model.n_ctx if resident is not None and resident.entry == entry else None
-    return json_response(described(entry, header, n_ctx=n_ctx, verbose=verbose))
-
-
-def _header_or_reason(entry: Entry) -> tuple[Header | None, str | None]:
-    """A model's header, or why it has none."""
-    try:
-        return _read_header(entry.path, FileIdentity.of(entry.path), False), None
-    except (RegistryError, EngineError) as error:
-        return None, str(error)
-
-
-@lru_cache(maxsize=64)
-def _read_header(path: Path, identity: FileIdentity, verbose: bool) -> Header:
-    """A file's header; its arrays are null unless `verbose`. `identity` makes another state of the file another entry.
-
-    Raises:
-        InvalidModelFile: it is not one.
-    """
-    with GGUFFile.open(path) as file:
-        metadata = {name: plain(value, arrays=verbose) for name, value in file.metadata.items()}
-        tensors = tuple((info.name, info.type.name, info.shape) for info in file.tensors.values())
-    return Header(metadata, sum(prod(shape) for _, _, shape in tensors), tensors)
-
-
-# -- answers ---------------------------------------------------------------------------------------------------------
 
 
 async def generate(request: Request) -> Response:
     """`POST /api/generate`."""
     body = await request.body()
-    return await _answer(request, _parsed(ollama.parse_generate, body), body)
+    return await _answer(request, parsed(ollama.parse_generate, body), body)
 
 
 async def chat(request: Request) -> Response:
     """`POST /api/chat`."""
     body = await request.body()
-    return await _answer(request, _parsed(ollama.parse_chat, body), body)
+    return await _answer(request, parsed(ollama.parse_chat, body), body)
 
 
 class _Jobs:
@@ -319,28 +241,7 @@ async def _answer(request: Request, asked: ollama.Request, body: bytes) -> Respo
     return json_response(await until_disconnect(request, talk.whole()))
 
 
-def _parsed(parse: Callable[[bytes], T], body: bytes) -> T:
-    """What `parse` reads from the body; what is wrong with it is a 400."""
-    try:
-        return parse(body)
-    except InvalidBody as error:
-        raise BadRequest(str(error)) from None
-
-
-def _refusing(path: str, method: str) -> Route:
-    async def refuse(request: Request) -> Response:
-        raise NotSupported(path)
-
-    return Route(path, refuse, methods=[method])
-
-
 routes = [
-    Route("/api/version", version, methods=["GET"]),
-    Route("/api/tags", tags, methods=["GET"]),
-    Route("/api/ps", ps, methods=["GET"]),
-    Route("/api/show", show, methods=["POST"]),
     Route("/api/generate", generate, methods=["POST"]),
     Route("/api/chat", chat, methods=["POST"]),
-    *(_refusing(f"/api/{name}", "POST") for name in NOT_BUILT),
-    _refusing("/api/delete", "DELETE"),
 ]

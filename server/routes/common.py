@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import orjson
 from starlette.requests import Request
@@ -24,10 +24,13 @@ from server.receipts import Receipt
 from server.settings import Settings
 from server.streams import sse
 from server.wire.fields import MAX_WORDS, CompletionFields
+from server.wire.golang import InvalidBody
 from server.wire.json_size import too_much_structure
 from server.wire.llama import Defaults, build_job, choices, json_object
 from slots.residency import Residency
 from slots.slot import Job
+
+T = TypeVar("T")
 
 
 def residency_of(request: Request) -> Residency:
@@ -118,6 +121,14 @@ def parse_json(raw: bytes) -> Any:
     except orjson.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise BadRequest(f"[json.exception.parse_error.101] parse error at {where}: {error.msg}") from None
+
+
+def parsed(parse: Callable[[bytes], T], body: bytes) -> T:
+    """What one of Ollama's parsers reads from the body; what is wrong with it is a 400."""
+    try:
+        return parse(body)
+    except InvalidBody as error:
+        raise BadRequest(str(error)) from None
 
 
 def asked_model(residency: Residency, body: Mapping[str, Any]) -> str | None:
