@@ -1,0 +1,458 @@
+"""The folder of models on disk: manifests, the weights that came as blobs, and what is under way.
+
+    DIR/NAME.MODEL.json      a derived model (`registry.derived`)
+    DIR/blobs/sha256-HEX     weights, by the SHA-256 of the whole file
+    DIR/partial/             what is being written; never read as a model
+
+Whatever appears under a name that is read was written whole under another one, synced to the disk, and renamed: a
+process that is killed, or a disk that fills, leaves something in `partial/` at the most. A file under way is locked by
+whoever writes it, so that another process that starts on the same folder tells what is being written from what was
+left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from registry.derived import Base, DerivedModel, ManifestRefused
+from registry.errors import ModelNotFound, RegistryError
+from registry.names import ModelName
+
+MANIFEST_ENDING: Final = ".MODEL.json"
+_DIGEST: Final = re.compile(r"(?:sha256[:-])?([0-9a-fA-F]{64})")
+_LARGEST_MANIFEST: Final = 64 << 20  # bytes; a request's body is smaller
+_UPLOAD: Final = "upload-"
+_OURS: Final = (_UPLOAD, "manifest-", "convert-")
+"""How names in `partial/` begin that nobody goes on with after a kill; what a pull left goes on."""
+
+
+class FolderError(RegistryError):
+    """The folder cannot be read or written; the message says why."""
+
+
+class InvalidDigest(RegistryError):
+    """A text that is no SHA-256 digest; the message is Ollama's."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("invalid digest format")
+        self.text = text
+
+
+class DigestMismatch(RegistryError):
+    """A blob's bytes are not those of its digest; nothing of it is kept. The message is Ollama's."""
+
+    def __init__(self, expected: str, found: str) -> None:
+        super().__init__(f'digest mismatch, expected "sha256:{expected}", got "sha256:{found}"')
+        self.expected = expected
+        self.found = found
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A manifest that is there and is not used.
+
+    Args:
+        path: the file.
+        reason: why, for people.
+    """
+
+    path: Path
+    reason: str
+
+
+def hex_of(digest: str) -> str:
+    """The 64 lower-case digits of `sha256:HEX`, `sha256-HEX` or `HEX`.
+
+    Raises:
+        InvalidDigest: it is none of them.
+    """
+    if (match := _DIGEST.fullmatch(digest)) is None:
+        raise InvalidDigest(digest)
+    return match[1].lower()
+
+
+class ModelFolder:
+    """One folder of models.
+
+    Args:
+        path: the folder; made by whatever first writes to it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(os.path.expanduser(path)).absolute()
+        self.blobs = self.path / "blobs"
+        self.partial = self.path / "partial"
+
+    # Blobs
+
+    def blob_path(self, digest: str) -> Path:
+        """Where the blob with this SHA-256 lies, whether it is there or not.
+
+        Raises:
+            InvalidDigest: it is no digest.
+        """
+        return self.blobs / f"sha256-{hex_of(digest)}"
+
+    def has_blob(self, digest: str) -> bool:
+        """Whether the blob is there; nothing is hashed, for it got its name by its bytes.
+
+        Raises:
+            InvalidDigest: it is no digest.
+        """
+        return self.blob_path(digest).is_file()
+
+    def blob_writer(self, digest: str) -> BlobWriter:
+        """A blob to be written piece by piece, under a context manager.
+
+        Raises:
+            InvalidDigest: it is no digest.
+            FolderError: the folder cannot be written.
+        """
+        return BlobWriter(self, hex_of(digest))
+
+    def add_blob(self, digest: str, pieces: Iterable[bytes]) -> Path:
+        """Writes a blob; one that is there already is written again and replaced by the same bytes.
+
+        Raises:
+            InvalidDigest: `digest` is none.
+            DigestMismatch: the bytes have another.
+            FolderError: it cannot be written.
+        """
+        with self.blob_writer(digest) as writer:
+            for piece in pieces:
+                writer.write(piece)
+            return writer.commit()
+
+    def adopt_blob(self, part: Path, digest: str) -> Path:
+        """Makes a whole file in the folder a blob, by a rename. The caller has checked that its bytes have the digest.
+
+        Raises:
+            InvalidDigest: `digest` is none.
+            FolderError: it cannot be renamed.
+        """
+        path = self.blob_path(digest)
+        with self._explained():
+            _make(self.blobs)
+            _sync(part)
+            part.rename(path)
+            _sync(self.blobs)
+        return path
+
+    def partial_path(self, name: str) -> Path:
+        """A place in `partial/` for a plain file name, with the folder made.
+
+        Raises:
+            FolderError: the folder cannot be made.
+        """
+        if not name or "/" in name or "\0" in name or name in (".", ".."):
+            raise ValueError(f"{name!r} is not a plain file name")
+        with self._explained():
+            _make(self.partial)
+        return self.partial / name
+
+    # Manifests
+
+    def derived(self) -> tuple[list[DerivedModel], list[Unreadable]]:
+        """Every manifest that can be used, by name, and every one that cannot, with its reason.
+
+        Raises:
+            FolderError: the folder is there and cannot be read.
+        """
+        models: list[DerivedModel] = []
+        unreadable: list[Unreadable] = []
+        for path in self._manifests():
+            try:
+                models.append(self._read(path))
+            except ManifestRefused as error:
+                unreadable.append(Unreadable(path, str(error)))
+        return sorted(models, key=lambda model: model.name.key), unreadable
+
+    def weights_path(self, base: Base) -> Path:
+        """Where a model's weights are: the blob of this folder when it is there, else where they lay when it was made."""
+        blob = self.blob_path(base.sha256)
+        return blob if blob.is_file() else base.path
+
+    def find(self, name: ModelName) -> DerivedModel | None:
+        """The derived model of this name, letter case aside; None when there is none that can be used."""
+        return next((model for model in self.derived()[0] if model.name == name), None)
+
+    def write(self, model: DerivedModel) -> Path:
+        """Writes a model's manifest; one of the same name is replaced, letter case aside.
+
+        Raises:
+            FolderError: it cannot be written, or its blob went away meanwhile; what was there still is.
+        """
+        path = self.path / f"{model.name.file_stem}{MANIFEST_ENDING}"
+        with self.locked():
+            blob = self.blob_path(model.base.sha256)
+            if model.base.file == blob.name and not blob.is_file():
+                raise FolderError(f"{blob} is not there any more")
+            older = [other for other in self._manifests() if _same_file_name(other, path) and other != path]
+            part = self.partial_path(f"manifest-{secrets.token_hex(8)}")
+            with self._explained():
+                try:
+                    with open(part, "xb") as file:
+                        fcntl.flock(file, fcntl.LOCK_EX)
+                        file.write(model.to_json(version("bankml")))
+                        file.flush()
+                        os.fsync(file.fileno())
+                        part.rename(path)
+                finally:
+                    part.unlink(missing_ok=True)
+                for other in older:
+                    other.unlink(missing_ok=True)
+                _sync(self.path)
+        return path
+
+    def copy(self, source: DerivedModel, name: ModelName, created_at: datetime) -> DerivedModel:
+        """Writes a model under another name; the layer and its digest stay.
+
+        Raises:
+            FolderError: it cannot be written.
+        """
+        copied = source.called(name, created_at)
+        self.write(copied)
+        return copied
+
+    def delete(self, name: ModelName) -> None:
+        """Removes a derived model, and its weights when they are a blob that no other model uses.
+
+        Raises:
+            ModelNotFound: there is no manifest of this name.
+            FolderError: it cannot be removed.
+        """
+        wanted = self.path / f"{name.file_stem}{MANIFEST_ENDING}"
+        with self.locked():
+            paths = [path for path in self._manifests() if _same_file_name(path, wanted)]
+            if not paths:
+                raise ModelNotFound(name.shown)
+            removed = [model for path in paths if (model := self._read_or_none(path)) is not None]
+            with self._explained():
+                for path in paths:
+                    path.unlink()
+                _sync(self.path)
+            self._drop_unused(blob for model in removed for blob in self._blobs_of(model))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds the folder's lock: one process or thread at a time writes or removes manifests and blobs.
+
+        Raises:
+            FolderError: the folder cannot be made or written.
+        """
+        with self._explained():
+            _make(self.path)
+            file = open(self.path / ".lock", "ab")  # noqa: SIM115 - closed by the `with` below
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    # At start
+
+    def sweep(self) -> list[str]:
+        """Clears away what was left half done by a process that is gone; lines for people about what there was.
+
+        A file that its writer still holds is left alone, and so is what a pull can go on with. Blobs that no model uses
+        go, unless a manifest cannot be read (it may be theirs) or `OLLAMA_NOPRUNE` is set, as with Ollama.
+
+        Raises:
+            FolderError: the folder cannot be read or written.
+        """
+        if not self.path.is_dir():
+            return []
+        found: list[str] = []
+        with self.locked():
+            for part in _files(self.partial):
+                found += self._sweep_part(part)
+            models, unreadable = self.derived()
+            found += [f"{each.path}: {each.reason}" for each in unreadable]
+            if not unreadable and not _says_yes(os.environ.get("OLLAMA_NOPRUNE", "")):
+                dropped = self._drop_unused(_files(self.blobs), models)
+                found += [f"removed {path}: no model uses it" for path in dropped]
+        return found
+
+    def _sweep_part(self, part: Path) -> list[str]:
+        if not part.name.startswith(_OURS):
+            return [f"{part}: {part.stat().st_size} bytes of a pull that did not end; it goes on when asked for again"]
+        with open(part, "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return []  # somebody is writing it
+            size = os.fstat(file.fileno()).st_size
+            part.unlink(missing_ok=True)
+        return [f"removed {part}: {size} bytes that were never made whole"]
+
+    def _drop_unused(self, blobs: Iterable[Path], models: Iterable[DerivedModel] | None = None) -> list[Path]:
+        """Removes those of the blobs that no manifest and no link of the folder leads to; the folder is locked."""
+        if models is None:
+            models, unreadable = self.derived()
+            if unreadable:
+                return []
+        used = {blob for model in models for blob in self._blobs_of(model)}
+        used |= {path.resolve() for path in _files(self.path) if path.is_symlink()}
+        dropped = [blob for blob in blobs if blob not in used and blob.resolve() not in used and blob.is_file()]
+        with self._explained():
+            for blob in dropped:
+                blob.unlink(missing_ok=True)
+        return dropped
+
+    def _blobs_of(self, model: DerivedModel) -> Iterator[Path]:
+        """Where a model's blobs lie, were they blobs of this folder."""
+        yield self.blob_path(model.base.sha256)
+        if model.layer.template_sha256 is not None:
+            yield self.blob_path(model.layer.template_sha256)
+
+    def _manifests(self) -> list[Path]:
+        return [path for path in _files(self.path) if path.name.endswith(MANIFEST_ENDING)]
+
+    def _read(self, path: Path) -> DerivedModel:
+        """The model of one manifest.
+
+        Raises:
+            ManifestRefused: it cannot be used.
+        """
+        try:
+            # Not blocking: opening a pipe would wait for whoever writes to it.
+            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+                data = file.read(_LARGEST_MANIFEST + 1)
+        except OSError as error:
+            raise ManifestRefused(error.strerror or str(error)) from error
+        if len(data) > _LARGEST_MANIFEST:
+            raise ManifestRefused("not a manifest: it is too large")
+        model = DerivedModel.from_json(data)
+        if not _same_file_name(path, self.path / f"{model.name.file_stem}{MANIFEST_ENDING}"):
+            raise ManifestRefused(f"it is the manifest of '{model.name.shown}', under another file name")
+        return model
+
+    def _read_or_none(self, path: Path) -> DerivedModel | None:
+        try:
+            return self._read(path)
+        except ManifestRefused:
+            return None
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turns what the system refuses into one line."""
+        try:
+            yield
+        except OSError as error:
+            raise self.error(error) from error
+
+    def error(self, error: OSError) -> FolderError:
+        """One line for what the system refused here."""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return FolderError(f"no space left in {self.path}")
+        return FolderError(f"cannot write to {self.path}: {error.strerror or error}")
+
+
+class BlobWriter:
+    """A blob under way: hashed while it is written, in `partial/` until it is whole.
+
+    As a context manager it removes what was not committed.
+
+    Args:
+        folder: where it goes.
+        sha256: what it must be, 64 lower-case hexadecimal digits.
+    """
+
+    def __init__(self, folder: ModelFolder, sha256: str) -> None:
+        self._folder = folder
+        self._expected = sha256
+        self._sha256 = hashlib.sha256()
+        self._part = folder.partial_path(f"{_UPLOAD}{sha256[:16]}-{secrets.token_hex(8)}")
+        with folder.locked():  # so that no sweep comes between the two lines
+            try:
+                self._file = open(self._part, "xb", buffering=0)  # noqa: SIM115 - closed by `close`
+            except OSError as error:
+                raise folder.error(error) from error
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def write(self, piece: bytes) -> None:
+        """Adds bytes.
+
+        Raises:
+            FolderError: the disk is full, or does not take them.
+        """
+        view = memoryview(piece)
+        try:
+            while view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            raise self._folder.error(error) from error
+        self._sha256.update(piece)
+
+    def commit(self) -> Path:
+        """Checks the digest, and makes it a blob.
+
+        Raises:
+            DigestMismatch: the bytes are others.
+            FolderError: it cannot be synced or renamed.
+        """
+        if (found := self._sha256.hexdigest()) != self._expected:
+            raise DigestMismatch(self._expected, found)
+        return self._folder.adopt_blob(self._part, self._expected)
+
+    def close(self) -> None:
+        """Ends the writing; what was not committed is removed."""
+        self._part.unlink(missing_ok=True)
+        self._file.close()
+
+    def __enter__(self) -> BlobWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _files(folder: Path) -> list[Path]:
+    """What lies in a folder, by name; nothing when it is not there.
+
+    Raises:
+        FolderError: it cannot be read.
+    """
+    try:
+        return sorted(path for path in folder.iterdir() if not path.is_dir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise FolderError(f"cannot read {folder}: {error.strerror or error}") from error
+
+
+def _same_file_name(one: Path, other: Path) -> bool:
+    return one.name.lower() == other.name.lower()
+
+
+def _make(folder: Path) -> None:
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(parents=True)
+
+
+def _sync(path: Path) -> None:
+    """Waits until the disk has a file's bytes, or a folder's names."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _says_yes(value: str) -> bool:
+    """As Ollama reads a switch from its environment: Go's false words and nothing mean no, all else yes."""
+    return value.strip().strip("\"'") not in ("", "0", "f", "F", "false", "FALSE", "False")
