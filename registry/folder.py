@@ -182,7 +182,7 @@ class ModelFolder:
         return sorted(models, key=lambda model: model.name.key), unreadable
 
     def weights_path(self, base: Base) -> Path:
-        """Where a model's weights are: the blob of this folder when it is there, else where they lay when it was made."""
+        """Where a model's weights are: the folder's blob when it is there, else where they lay when it was made."""
         blob = self.blob_path(base.sha256)
         return blob if blob.is_file() else base.path
 
