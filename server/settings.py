@@ -1,7 +1,7 @@
 """Every setting of the server in one place: its flag, its environment variables, its default.
 
-`Settings` is the one class (its base has the defaults of the draws); `server.cli` builds its flags from it. A flag
-beats the environment, the environment beats the default. Flags and `LLAMA_ARG_*` names are llama-server b11192's;
+`Settings` is the one class (its base has the defaults of the draws); `server.commands.flags` builds the flags from it.
+A flag beats the environment, that beats the default. Flags and `LLAMA_ARG_*` names are llama-server b11192's;
 `OLLAMA_HOST` and `OLLAMA_KEEP_ALIVE` are read as Ollama reads them; `BANKML_*` beats both. An empty variable counts as
 unset.
 """

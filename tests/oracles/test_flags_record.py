@@ -13,7 +13,8 @@ from starlette.testclient import TestClient
 
 from registry.catalog import Catalog
 from server.app import create_app
-from server.cli import command, main, read_settings
+from server.cli import command, main
+from server.commands.flags import read_settings
 from server.serve import options_of
 from server.settings import Settings
 from slots.residency import Residency

@@ -12,7 +12,8 @@ from typing import Any
 import click
 import pytest
 
-from server.cli import FlagCommand, command, main, read_settings
+from server.cli import command, main
+from server.commands.flags import FlagCommand, read_settings
 from server.flags import IGNORED, REFUSED
 from server.settings import FLAGS, Settings
 
