@@ -34,6 +34,34 @@ class ModelFileChanged(RegistryError):
         self.path = path
 
 
+class ForkFileError(RegistryError):
+    """A FORK.json is missing or unreadable, or cannot be written."""
+
+    def __init__(self, path: Path, reason: str, *, verb: str = "read") -> None:
+        super().__init__(f"cannot {verb} {path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class NotPinned(RegistryError):
+    """No FORK.json says which bytes the file must have."""
+
+    def __init__(self, file_name: str, reason: str) -> None:
+        super().__init__(f"{file_name} is not pinned: {reason}")
+        self.file_name = file_name
+        self.reason = reason
+
+
+class PinMismatch(RegistryError):
+    """The file has other bytes than those pinned for it."""
+
+    def __init__(self, file_name: str, found: str, pinned: str, where: str = "") -> None:
+        super().__init__(f"{file_name} has sha256 {found}, but {pinned} is pinned{where and f' {where}'}")
+        self.file_name = file_name
+        self.found = found
+        self.pinned = pinned
+
+
 class DownloadError(RegistryError):
     """The model could not be fetched: no network, no such file at the index, no space."""
 
