@@ -19,9 +19,10 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -186,6 +187,15 @@ class ModelFolder:
         blob = self.blob_path(base.sha256)
         return blob if blob.is_file() else base.path
 
+    def existing_name(self, name: ModelName) -> ModelName:
+        """The name as a new model of it is called: each part in the letter case that some model here has it in, as
+        Ollama calls it."""
+        for other in (model.name for model in self.derived()[0]):
+            same = {part: getattr(other, part) for part in ("host", "namespace", "model", "tag")}
+            same = {part: text for part, text in same.items() if text.lower() == getattr(name, part).lower()}
+            name = replace(name, **same)
+        return name
+
     def find(self, name: ModelName) -> DerivedModel | None:
         """The derived model of this name, letter case aside; None when there is none that can be used."""
         return next((model for model in self.derived()[0] if model.name == name), None)
@@ -201,7 +211,8 @@ class ModelFolder:
             blob = self.blob_path(model.base.sha256)
             if model.base.file == blob.name and not blob.is_file():
                 raise FolderError(f"{blob} is not there any more")
-            older = [other for other in self._manifests() if _same_file_name(other, path) and other != path]
+            # In the place of one whose name differs in letter case only: a rename is one step, a removal would be two.
+            path = next((other for other in self._manifests() if _same_file_name(other, path)), path)
             part = self.partial_path(f"manifest-{secrets.token_hex(8)}")
             with self._explained():
                 try:
@@ -213,8 +224,6 @@ class ModelFolder:
                         part.rename(path)
                 finally:
                     part.unlink(missing_ok=True)
-                for other in older:
-                    other.unlink(missing_ok=True)
                 _sync(self.path)
         return path
 
@@ -276,7 +285,7 @@ class ModelFolder:
             return []
         found: list[str] = []
         with self.locked():
-            for part in _files(self.partial):
+            for part in _names_in(self.partial):
                 found += self._sweep_part(part)
             models, unreadable = self.derived()
             found += [f"{each.path}: {each.reason}" for each in unreadable]
@@ -288,14 +297,19 @@ class ModelFolder:
     def _sweep_part(self, part: Path) -> list[str]:
         if not part.name.startswith(_OURS):
             return [f"{part}: {part.stat().st_size} bytes of a pull that did not end; it goes on when asked for again"]
-        with open(part, "rb") as file:
+        with self._explained():
+            descriptor = os.open(part, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if part.is_dir():
+                    shutil.rmtree(part)
+                else:
+                    part.unlink()
             except BlockingIOError:
                 return []  # somebody is writing it
-            size = os.fstat(file.fileno()).st_size
-            part.unlink(missing_ok=True)
-        return [f"removed {part}: {size} bytes that were never made whole"]
+            finally:
+                os.close(descriptor)
+        return [f"removed {part}: it was never made whole"]
 
     def _drop_unused(self, blobs: Iterable[Path], models: Iterable[DerivedModel] | None = None) -> list[Path]:
         """Removes those of the blobs that no manifest and no link of the folder leads to; the folder is locked."""
@@ -382,6 +396,10 @@ class BlobWriter:
                 raise folder.error(error) from error
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
+    def fileno(self) -> int:
+        """The descriptor of the file under way."""
+        return self._file.fileno()
+
     def write(self, piece: bytes) -> None:
         """Adds bytes.
 
@@ -422,13 +440,18 @@ class BlobWriter:
 
 
 def _files(folder: Path) -> list[Path]:
-    """What lies in a folder, by name; nothing when it is not there.
+    """The files of a folder, by name; nothing when it is not there.
 
     Raises:
         FolderError: it cannot be read.
     """
+    return [path for path in _names_in(folder) if not path.is_dir()]
+
+
+def _names_in(folder: Path) -> list[Path]:
+    """What lies in a folder, folders too; errors as `_files`."""
     try:
-        return sorted(path for path in folder.iterdir() if not path.is_dir())
+        return sorted(folder.iterdir())
     except FileNotFoundError:
         return []
     except OSError as error:
