@@ -10,7 +10,9 @@ import sys
 
 import click
 
+from server.commands.errors import CommandError
 from server.commands.files import guard
+from server.commands.models import cp, list_models, list_running, rm, show, stop
 from server.commands.serving import run, serve
 from server.commands.transfers import pull
 from server.commands.version import version, version_option
@@ -24,10 +26,13 @@ _CONTEXT = {
 
 
 class Verbs(click.Group):
-    """A group that lists its commands in the order they were added."""
+    """A group that lists its commands in the order they were added, and knows Ollama's other names for them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, {"ls": "list", "start": "serve"}.get(cmd_name, cmd_name))
 
 
 @click.group(cls=Verbs, context_settings=_CONTEXT, params=[version_option])
@@ -35,7 +40,7 @@ def command() -> None:
     """A local LLM server: llama-server's answers, faster, from verified model files."""
 
 
-for _verb in (serve, run, pull, guard, version):
+for _verb in (serve, run, show, stop, pull, list_models, list_running, cp, rm, guard, version):
     command.add_command(_verb)
 
 
@@ -63,7 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     Returns:
         0; 2 after one line on stderr when the command line, the environment, the model or the address cannot be used;
-        1 when the output cannot be written; 130 when interrupted; what `guard` says.
+        1 when a server refuses or cannot be asked, or when the output cannot be written; 130 when interrupted; what
+        `guard` says.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     _open_standard_files()
@@ -80,6 +86,9 @@ def main(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         print(f"bankml: {_one_line(error, arguments)}", file=sys.stderr)
         return 2
+    except CommandError as error:  # in Ollama's words, as its command prints them
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
 from typing import Any
 
-import click
 import pytest
 
 from server.cli import command, main
@@ -174,14 +174,12 @@ def test_help_imports_nothing_slow() -> None:
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
 
 
-def test_every_command_is_a_click_command_with_help() -> None:
-    assert {name for name, other in command.commands.items() if isinstance(other, click.Command) and other.help} == {
-        "serve",
-        "run",
-        "pull",
-        "guard",
-        "version",
-    }
+def test_every_command_has_help_and_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert all(other.help for other in command.commands.values())
+    assert main(["--help"]) == 0
+    listed = re.findall(r"^  ([a-z0-9]+) ", capsys.readouterr().out.partition("Commands:")[2], re.MULTILINE)
+    assert listed == list(command.commands)
+    assert {"serve", "run", "list", "ps", "show", "cp", "rm", "stop", "pull"} <= set(listed)
 
 
 def test_output_that_cannot_be_written_is_one_line() -> None:
