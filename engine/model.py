@@ -111,7 +111,7 @@ def check_header(header: GGUFHeader, options: ModelOptions) -> CheckedHeader:
         UnplayableModel: it is not played; `reasons` has everything.
     """
     problems = _Problems()
-    problems.add(_foreign(header))
+    problems.add(foreign(header.metadata, header.file_name))
     architecture, config, tokenizer, template = None, None, None, None
     with problems.kept():
         architecture = _architecture(header.metadata)
@@ -325,12 +325,12 @@ def _architecture(metadata: Mapping[str, Any]) -> Architecture:
     return found
 
 
-def _foreign(header: GGUFHeader) -> Iterator[str]:
-    """What makes a file another thing than its architecture says."""
-    n_files = header.metadata.get("split.count")
+def foreign(values: Mapping[str, Any], file_name: str) -> Iterator[str]:
+    """What makes a file another thing than its architecture says, by its keys and its name."""
+    n_files = values.get("split.count")
     if isinstance(n_files, int) and n_files > 1:
         yield f"split.count is {n_files}: a model in several files, which is not played"
-    for name in (header.metadata.get("general.name"), header.metadata.get("general.basename"), header.file_name):
+    for name in (values.get("general.name"), values.get("general.basename"), file_name):
         if isinstance(name, str) and _ROTATED.search(name):
             yield f"{name!r} is a Bonsai 2: its weights are in a rotated basis, which llama.cpp does not turn back"
             return

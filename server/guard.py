@@ -17,17 +17,23 @@ EXIT_CODES: Final[Mapping[Verdict, int]] = {"play": 0, "refuse": 2, "need_more":
 def as_text(path: Path, report: Report) -> str:
     """The verdict on a line, then what the file is, then each reason on its own line."""
     verdict = report.verdict.replace("_", " ")
+    reasons = list(report.reasons)
+    if report.engine == "prism":
+        verdict += " by the rules of PrismML's fork"
+        if report.verdict == "play" and not report.native:
+            verdict += ", not by this engine"
+            reasons += report.native_reasons
     if report.bytes_needed is not None:
         verdict += f" (at least {report.bytes_needed:,} bytes; {report.size:,} are there)"
-    return "\n".join([f"{path}: {verdict}", *(f"  {line}" for line in (*_about(report), *report.reasons))])
+    return "\n".join([f"{path}: {verdict}", *(f"  {line}" for line in (*_about(report), *reasons))])
 
 
 def _about(report: Report) -> list[str]:
-    if report.header is None:
+    if report.records is None:
         return []
     types = ", ".join(f"{count} {name}" for name, count in report.types.items())
     named = [one_line(part) for part in (report.arch, report.name) if part]
-    lines = [", ".join([*named, f"{len(report.header.tensors)} tensors ({types})"])]
+    lines = [", ".join([*named, f"{len(report.records)} tensors ({types})"])]
     if report.kv_f16_bytes_per_token is not None:
         lines.append(f"{report.kv_f16_bytes_per_token:,} bytes of f16 KV cache a token")
     return lines
