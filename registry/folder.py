@@ -256,6 +256,15 @@ class ModelFolder:
                 _sync(self.path)
             self._drop_unused(blob for model in removed for blob in self._blobs_of(model))
 
+    def drop_unused(self, model: DerivedModel) -> None:
+        """Removes the blobs of a model that was replaced, where no other model uses them.
+
+        Raises:
+            FolderError: they cannot be removed.
+        """
+        with self.locked():
+            self._drop_unused(self._blobs_of(model))
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the folder's lock: one process or thread at a time writes or removes manifests and blobs.

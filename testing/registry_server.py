@@ -1,0 +1,286 @@
+"""A registry of Ollama's kind on the loopback address, well or badly behaved, as a test asks.
+
+It speaks Docker's distribution protocol as Ollama uses it: manifests, blobs by ranges, uploads in pieces, tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+_KIND: Final = "application/vnd.ollama.image."
+CONFIG: Final = "application/vnd.docker.container.image.v1+json"
+
+
+def digest_of(data: bytes) -> str:
+    """`sha256:` and the digest's digits."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+@dataclass
+class Asked:
+    """A request as it came.
+
+    Args:
+        method, path: of it; the path with its query.
+        range: its `Range` header, or "".
+        authorization: its header of that name, or "".
+        host: its `Host` header.
+    """
+
+    method: str
+    path: str
+    range: str
+    authorization: str
+    host: str
+
+
+@dataclass
+class RegistryServer:
+    """What the registry has, how it behaves, and what it was asked.
+
+    Args:
+        manifests: bytes by `namespace/model:tag`.
+        blobs: bytes by digest.
+        cuts: bytes after which each of the first answers with weights is cut off.
+        failures: statuses that the first requests for a blob get.
+        ranges: whether `Range` is honoured.
+        stall: an event that answers with weights wait for, half of their bytes sent; None for no wait.
+        drip: seconds between two kilobytes of such an answer.
+        total: what `Content-Range` says a blob's size is; None for the truth.
+        elsewhere: whether blobs are redirected to another host (this one under another name).
+        token: what a request must carry; "" for none.
+        grants: whether the token is given to whoever asks.
+        asked: every request.
+        uploads: what was sent to each place for uploads.
+        upload_failures: statuses that the first pieces sent get.
+    """
+
+    manifests: dict[str, bytes] = field(default_factory=dict)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    cuts: list[int] = field(default_factory=list)
+    failures: list[int] = field(default_factory=list)
+    ranges: bool = True
+    stall: threading.Event | None = None
+    drip: float = 0.0
+    total: int | None = None
+    elsewhere: bool = False
+    token: str = ""
+    grants: bool = True
+    asked: list[Asked] = field(default_factory=list)
+    uploads: dict[str, bytearray] = field(default_factory=dict)
+    upload_failures: list[int] = field(default_factory=list)
+    port: int = 0
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def name(self, model: str = "me/tiny:latest") -> str:
+        """The whole name of one of its models."""
+        return f"{self.host}/{model}"
+
+    def add(self, weights: bytes, model: str = "me/tiny:latest", /, **texts: Any) -> dict[str, Any]:
+        """Gives it a model.
+
+        Args:
+            weights: the GGUF file's bytes.
+            model: what it is called.
+            texts: layers by the last word of their media type: text as it is, anything else as JSON. `config` is the
+                configuration.
+
+        Returns:
+            the manifest.
+        """
+        config = texts.pop("config", {"model_format": "gguf", "architecture": "amd64", "os": "linux"})
+        layers = [self._layer(f"{_KIND}model", weights)]
+        for kind, text in texts.items():
+            data = text.encode() if isinstance(text, str) else json.dumps(text).encode()
+            layers.append(self._layer(f"{_KIND}{kind}", data))
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
+            "config": self._layer(CONFIG, json.dumps(config).encode()),
+            "layers": layers,
+        }
+        self.manifests[model] = json.dumps(manifest).encode()
+        return manifest
+
+    def _layer(self, media_type: str, data: bytes) -> dict[str, Any]:
+        digest = digest_of(data)
+        self.blobs[digest] = data
+        return {"mediaType": media_type, "digest": digest, "size": len(data)}
+
+    def blob_ranges(self, digest: str) -> list[str]:
+        """The ranges of a blob that were asked for, in the order they came."""
+        return [each.range for each in self.asked if each.method == "GET" and each.path.endswith(digest)]
+
+
+_MANIFEST = re.compile(r"/v2/(.+)/manifests/([^/]+)")
+_BLOB = re.compile(r"/v2/.+/blobs/(sha256:[0-9a-f]{64})")
+_UPLOADS = re.compile(r"/v2/.+/blobs/uploads/")
+_PLACE = re.compile(r"/upload/(\d+)")
+_LARGE = 10_000  # bytes; a blob above is weights
+
+
+def _handler(registry: RegistryServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_one_request(self) -> None:
+            try:
+                super().handle_one_request()
+            except ConnectionError:  # who asked is gone
+                self.close_connection = True
+
+        def do_GET(self) -> None:
+            self._answer()
+
+        do_HEAD = do_POST = do_PATCH = do_PUT = do_GET  # noqa: N815 - http.server calls them so
+
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            given = self.headers.get("Authorization", "")
+            url = urlsplit(self.path)
+            registry.asked.append(
+                Asked(self.command, self.path, self.headers.get("Range", ""), given, self.headers.get("Host", ""))
+            )
+            if url.path == "/token":
+                granted = registry.grants and parse_qs(url.query).get("scope") == ["repository:me/tiny:pull"]
+                self._send(200 if granted else 401, json.dumps({"token": registry.token} if granted else {}).encode())
+            elif registry.token and url.path.startswith("/v2/") and given != f"Bearer {registry.token}":
+                challenge = (
+                    f'Bearer realm="http://{registry.host}/token",service="tests",scope="repository:me/tiny:pull"'
+                )
+                self._send(401, b"{}", {"WWW-Authenticate": challenge})
+            elif found := _MANIFEST.fullmatch(url.path):
+                self._manifest(f"{found[1]}:{found[2]}", body)
+            elif found := _BLOB.fullmatch(url.path):
+                self._blob(found[1])
+            elif _UPLOADS.fullmatch(url.path) and self.command == "POST":
+                place = str(len(registry.uploads))
+                registry.uploads[place] = bytearray()
+                self._send(202, b"", {"Location": f"http://{registry.host}/upload/{place}?state=0"})
+            elif found := _PLACE.fullmatch(url.path):
+                self._upload(found[1], body, parse_qs(url.query))
+            else:
+                self._send(404, b"not here")
+
+        def _manifest(self, name: str, body: bytes) -> None:
+            if self.command == "PUT":
+                wanted = [layer["digest"] for layer in [*json.loads(body)["layers"], json.loads(body)["config"]]]
+                if missing := [digest for digest in wanted if digest not in registry.blobs]:
+                    self._send(400, json.dumps({"errors": [{"code": "BLOB_UNKNOWN", "detail": missing}]}).encode())
+                    return
+                registry.manifests[name] = body
+                self._send(201, b"")
+            elif name in registry.manifests:
+                self._send(200, registry.manifests[name])
+            else:
+                self._send(404, b'{"errors":[{"code":"MANIFEST_UNKNOWN"}]}')
+
+        def _blob(self, digest: str) -> None:
+            data = registry.blobs.get(digest)
+            if data is None:
+                self._send(404, b"")
+            elif self.command == "HEAD":
+                self._send(200, data)
+            elif registry.failures:
+                self._send(registry.failures.pop(0), b"come again")
+            elif registry.elsewhere and self.headers.get("Host") == registry.host:
+                self._send(307, b"", {"Location": f"http://localhost:{registry.port}{self.path}"})
+            else:
+                self._ranged(data)
+
+        def _ranged(self, data: bytes) -> None:
+            found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+            weights = len(data) > _LARGE
+            if found is None or not registry.ranges:
+                status, headers, body = 200, {}, data
+            else:
+                first, last = int(found[1]), min(int(found[2]), len(data) - 1)
+                total = registry.total if registry.total is not None and weights else len(data)
+                headers = {"Content-Range": f"bytes {first}-{last}/{total}"}
+                status, body = 206, data[first : last + 1]
+            cut = registry.cuts.pop(0) if registry.cuts and weights else None
+            if weights and (registry.stall is not None or registry.drip):
+                self._slowly(status, body, headers)
+            else:
+                self._send(status, body, headers, cut)
+
+        def _slowly(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+            half = len(body) // 2
+            self._head(status, len(body), headers)
+            for start in range(0, half, 1024):
+                self.wfile.write(body[start : min(start + 1024, half)])
+                time.sleep(registry.drip)
+            if registry.stall is not None:
+                registry.stall.wait()
+            self.wfile.write(body[half:])
+
+        def _upload(self, place: str, body: bytes, query: Mapping[str, list[str]]) -> None:
+            if registry.upload_failures:
+                self._send(registry.upload_failures.pop(0), b"come again")
+                return
+            held = registry.uploads[place]
+            if self.command == "PATCH":
+                first = int(self.headers["Content-Range"].partition("-")[0])
+                held[first:] = body
+                location = f"http://{registry.host}/upload/{place}?state={len(held)}"
+                self._send(202, b"", {"Location": location})
+                return
+            digest = query["digest"][0]
+            if digest_of(bytes(held)) != digest:
+                self._send(400, b'{"errors":[{"code":"DIGEST_INVALID"}]}')
+                return
+            registry.blobs[digest] = bytes(held)
+            self._send(201, b"")
+
+        def _head(self, status: int, length: int, headers: Mapping[str, str]) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(length))
+            self.end_headers()
+
+        def _send(
+            self, status: int, body: bytes, headers: Mapping[str, str] | None = None, cut: int | None = None
+        ) -> None:
+            self._head(status, len(body), headers or {})
+            if self.command != "HEAD":
+                self.wfile.write(body if cut is None else body[:cut])
+            if cut is not None:
+                self.close_connection = True
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    return Handler
+
+
+@contextmanager
+def serving(registry: RegistryServer | None = None) -> Iterator[RegistryServer]:
+    """The registry, listening on a free port while the block runs."""
+    registry = registry or RegistryServer()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(registry))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    registry.port = server.server_address[1]
+    try:
+        yield registry
+    finally:
+        if registry.stall is not None:
+            registry.stall.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
