@@ -174,4 +174,3 @@ class Arrivals:
                 raise WrongDigest(arriving.blob.digest, found)
             arriving.arrived.clear()
             file.restart()
-

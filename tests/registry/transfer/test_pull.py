@@ -16,7 +16,7 @@ from registry.errors import RegistryError
 from registry.folder import FolderError, ModelFolder
 from registry.names import ModelName
 from registry.transfer.blobs import WrongDigest
-from registry.transfer.errors import NotPlayable, TransferError, Unauthorized
+from registry.transfer.errors import NotPlayable, TransferError
 from registry.transfer.fetch import Patience
 from registry.transfer.pull import Progress, Puller
 from testing.oracles.small_models import MODELS
