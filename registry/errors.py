@@ -17,6 +17,25 @@ class ModelNotFound(RegistryError):
         self.name = name
 
 
+class ModelRefused(RegistryError):
+    """The model is known and is not used: its record is broken, was edited, or says something else than it did."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"model '{name}' is refused: {reason}")
+        self.name = name
+        self.reason = reason
+
+
+class ModelFileMissing(RegistryError):
+    """The model is known, and the file of its weights is not on this machine."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.reason = f"there is no '{path}' on this machine"
+        super().__init__(f"model '{name}' not found: {self.reason}")
+        self.name = name
+        self.path = path
+
+
 class ModelFileError(RegistryError):
     """The file is missing or cannot be read."""
 

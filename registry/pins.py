@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat as stat_module
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,8 +106,12 @@ class Digest:
     identity: FileIdentity
 
 
-def sha256_file(path: Path) -> Digest:
+def sha256_file(path: Path, on_read: Callable[[int], None] | None = None) -> Digest:
     """The sha256 of a whole file, read once; the GIL is free while it is hashed.
+
+    Args:
+        path: the file.
+        on_read: told, every few megabytes, how many bytes have been read so far.
 
     Raises:
         ModelFileError: it cannot be read.
@@ -119,8 +124,12 @@ def sha256_file(path: Path) -> Digest:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:
             before = FileIdentity.of_stat(path, os.fstat(file.fileno()))
             sha256 = hashlib.sha256()
+            n_done = 0
             while n_read := file.readinto(buffer):
                 sha256.update(view[:n_read])
+                n_done += n_read
+                if on_read is not None:
+                    on_read(n_done)
             after = FileIdentity.of_stat(path, os.fstat(file.fileno()))
     except OSError as error:
         raise ModelFileError(path, error.strerror or str(error)) from error

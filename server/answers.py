@@ -75,16 +75,26 @@ class Answer:
 
 @asynccontextmanager
 async def open_answer(
-    residency: Residency, name: str | None, build: Build, *, keep_alive: float | None = None
+    residency: Residency,
+    name: str | Entry | None,
+    build: Build,
+    *,
+    keep_alive: float | None = None,
+    num_ctx: int | None = None,
 ) -> AsyncIterator[Answer]:
     """Build the jobs, wait in the queue for the engine and start them; see `open_lease`."""
-    async with open_lease(residency, name, build, keep_alive=keep_alive) as (lease, jobs):
+    async with open_lease(residency, name, build, keep_alive=keep_alive, num_ctx=num_ctx) as (lease, jobs):
         yield start(lease, jobs)
 
 
 @asynccontextmanager
 async def open_lease(
-    residency: Residency, name: str | None, build: Callable[[Model], T], *, keep_alive: float | None = None
+    residency: Residency,
+    name: str | Entry | None,
+    build: Callable[[Model], T],
+    *,
+    keep_alive: float | None = None,
+    num_ctx: int | None = None,
 ) -> AsyncIterator[tuple[Lease, T]]:
     """Build what a request asks for and wait in the queue for the engine.
 
@@ -93,21 +103,22 @@ async def open_lease(
 
     Args:
         residency: who has the engine.
-        name: the model's name, None for the one that is there.
+        name: the model or its name, None for the one that is there.
         build: see the module's text.
-        keep_alive: as `Residency.acquire`.
+        keep_alive, num_ctx: as `Residency.acquire`.
 
     Raises:
         What `build` raises; what `Residency.acquire` raises.
     """
     built: list[tuple[Model, T]] = []
+    entry = residency.catalog.resolve(name) if isinstance(name, str) else name
 
     async def build_early() -> None:
         resident = residency.current()
-        if resident is not None and (name is None or residency.catalog.resolve(name).path == resident.entry.path):
+        if resident is not None and (entry is None or entry.same_weights(resident.entry)):
             built.append((resident.model, await asyncio.to_thread(build, resident.model)))
 
-    async with residency.acquire(name, keep_alive, prepare=build_early) as lease:
+    async with residency.acquire(entry, keep_alive, num_ctx=num_ctx, prepare=build_early) as lease:
         if not built or built[0][0] is not lease.model:
             built[:] = [(lease.model, await asyncio.to_thread(build, lease.model))]
         yield lease, built[0][1]

@@ -23,7 +23,15 @@ from engine.errors import (
     ModelFileLost,
     UnplayableModel,
 )
-from registry.errors import ModelFileChanged, ModelFileError, ModelNotFound
+from registry.errors import (
+    ModelFileChanged,
+    ModelFileError,
+    ModelFileMissing,
+    ModelNotFound,
+    ModelRefused,
+    PinMismatch,
+)
+from registry.names import InvalidModelName
 from server.streams import ClientDisconnected, ServerStopping
 
 logger = logging.getLogger("bankml.server")
@@ -114,7 +122,9 @@ def as_api_error(error: Exception) -> ApiError:
             return ApiError(400, "JSON is nested too deep")
         case InvalidRequest() | InvalidModelFile() | UnplayableModel():
             return ApiError(400, str(error))
-        case ModelNotFound():
+        case ModelRefused() | PinMismatch() | InvalidModelName():
+            return ApiError(400, str(error))
+        case ModelNotFound() | ModelFileMissing():
             return ApiError(404, str(error))
         case ModelFileChanged() | ModelFileError() | ModelFileLost() | ServerStopping():
             return ApiError(503, str(error))

@@ -26,6 +26,7 @@ from server.settings import Settings
 if TYPE_CHECKING:
     from engine.model import ModelOptions
     from registry.catalog import Catalog
+    from registry.folder import ModelFolder
     from slots.residency import Residency
 
 log = logging.getLogger("bankml")
@@ -145,19 +146,37 @@ def options_of(settings: Settings) -> ModelOptions:
 
 
 def catalog_of(settings: Settings, verified: Future[tuple[Path, Digest]]) -> Catalog:
-    """The catalog of the one file served.
+    """The catalog of the file that is served first, and of the folder of models.
 
     Raises:
-        ServeError: the file cannot be read or fetched, or is not played (a large one is not hashed first).
+        ServeError: the file cannot be read or fetched, or is not played (a large one is not hashed first); or the
+            folder cannot be read.
     """
     from registry.catalog import Catalog
 
     _refuse_early(settings, verified)
     try:
+        folder = folder_of(settings)
         path, digest = verified.result()
-        return Catalog.of_file(path, aliases=settings.alias, digest=digest)
+        return Catalog.of_file(path, aliases=settings.alias, digest=digest, folder=folder)
     except RegistryError as error:
         raise ServeError(str(error)) from error
+
+
+def folder_of(settings: Settings) -> ModelFolder | None:
+    """The folder of models, cleared of what another process left half done; what was found there is logged.
+
+    Raises:
+        RegistryError: it cannot be read or written.
+    """
+    if settings.folder is None:
+        return None
+    from registry.folder import ModelFolder
+
+    folder = ModelFolder(settings.folder)
+    for line in folder.sweep():
+        log.warning("%s", line)
+    return folder
 
 
 async def open_residency(settings: Settings, catalog: Catalog) -> Residency:

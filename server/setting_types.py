@@ -23,6 +23,7 @@ class Flag:
         off: spellings that turn a switch off. Its variable then has a `LLAMA_ARG_NO_` twin, as llama-server's have.
         group: the heading in `--help`.
         many: it may be given several times, and all of them count.
+        optional: its value may be left out; it is then empty.
     """
 
     names: tuple[str, ...]
@@ -31,6 +32,12 @@ class Flag:
     off: tuple[str, ...] = ()
     group: str = "Server"
     many: bool = False
+    optional: bool = False
+
+
+def optional(names: str, metavar: str, group: str = "Server") -> Flag:
+    """A `Flag` whose value may be left out; names are written with spaces between them."""
+    return Flag(tuple(names.split()), metavar=metavar, group=group, optional=True)
 
 
 def flag(names: str, env: str = "", metavar: str = "", off: str = "", group: str = "Server") -> Flag:

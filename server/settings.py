@@ -27,10 +27,23 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from registry.fork_file import default_folder
 from server import sampling_flags
 from server.durations import keep_alive_seconds
 from server.sampling_settings import SamplingSettings
-from server.setting_types import Address, Flag, HostAndPort, Names, NameSet, Origins, Switch, as_switch, flag, reason
+from server.setting_types import (
+    Address,
+    Flag,
+    HostAndPort,
+    Names,
+    NameSet,
+    Origins,
+    Switch,
+    as_switch,
+    flag,
+    optional,
+    reason,
+)
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 11434
@@ -56,6 +69,13 @@ def _text_of_file(value: object) -> object:
         return Path(value).expanduser().read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"failed to open file '{value}': {reason(error)}") from error
+
+
+def _folder(value: object) -> object:
+    """A folder of models; nothing means the usual one."""
+    if not isinstance(value, str):
+        return value
+    return Path(value).expanduser() if value else default_folder()
 
 
 def _json_object(value: object) -> object:
@@ -96,6 +116,14 @@ class Settings(SamplingSettings):
     )
     offline: Annotated[Switch, flag("--offline", "LLAMA_ARG_OFFLINE", group=_MODEL)] = Field(
         False, description="never use the network: the default model must be in the cache already"
+    )
+    registry: Annotated[
+        Annotated[Path | None, BeforeValidator(_folder)],
+        optional("--registry", "[DIR]", group=_MODEL),
+    ] = Field(
+        None,
+        description="serve the models of this folder too, by their names; without a model file it is served anyway "
+        "[BANKML_FORKS] (default: ~/.local/share/bankml/forks)",
     )
     keep_alive: Annotated[
         Annotated[float, BeforeValidator(keep_alive_seconds)],
@@ -281,6 +309,11 @@ class Settings(SamplingSettings):
             keys = tuple(line for line in lines if line and not line.startswith("#"))
             object.__setattr__(self, "api_keys", self.api_keys + keys)
         return self
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of models that is served; None where one model file answers whatever it is called."""
+        return default_folder() if self.registry is None and self.model is None else self.registry
 
     @property
     def embeds(self) -> bool:

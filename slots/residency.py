@@ -9,19 +9,23 @@ micro-batch, and only then is the next one in the queue served.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from engine.errors import ModelFileLost
 from engine.model import Model, ModelOptions
 from registry.catalog import Catalog, Entry
 from registry.errors import ModelFileChanged, RegistryError
+from registry.headers import guard
 from registry.pins import FileIdentity
+from slots.memory import give_back
 from slots.slot import Job, Slot, SlotOptions, Task
 from slots.step_stream import StepStream, settle
 from slots.verification import Verification
@@ -29,8 +33,12 @@ from slots.verification import Verification
 FOREVER = math.inf
 """A keep-alive that never runs out."""
 
-REAP_INTERVAL = 1.0
+REAP_INTERVAL = 0.5
 """Seconds between two looks of the reaper."""
+
+_PROGRESS_INTERVAL = 2.0  # seconds between two lines of the log about a file that is being verified
+
+log = logging.getLogger("bankml")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,13 +49,14 @@ class Resident:
     """The loaded model and what belongs to it.
 
     Attributes:
-        entry: what it was loaded from.
+        entry: the model whose request loaded it.
         model: the open engine model. Its `tokenizer`, `template` and numbers may be read at any time, from any thread.
         slot: the tokens its KV cache holds; only the holder of the engine may use it.
         load_ns: how long opening it took, in nanoseconds.
         identity: the file as it was when it was verified for this load.
         keep_alive: seconds it stays after its last request, `FOREVER` for always.
         expires_at: Unix time in seconds when the reaper drops it, `math.inf` for never.
+        shown, shown_n_ctx: as which model it is listed, and with what context: see `show_as`.
     """
 
     entry: Entry
@@ -57,6 +66,17 @@ class Resident:
     identity: FileIdentity
     keep_alive: float
     expires_at: float = FOREVER
+    shown: Entry | None = None
+    shown_n_ctx: int = 0
+
+    def show_as(self, entry: Entry, n_ctx: int) -> None:
+        """Note a request for `entry` with a context of `n_ctx` tokens.
+
+        Ollama's runner has the name of the model whose request started it, and is started anew, under the new name,
+        when a request wants another context. The weights stay here; what is shown changes when it would there.
+        """
+        if self.shown is None or self.shown_n_ctx != n_ctx:
+            self.shown, self.shown_n_ctx = entry, n_ctx
 
 
 @dataclass(slots=True)
@@ -64,12 +84,14 @@ class Lease:
     """The engine, borrowed: `model`, `slot` and `entry` are the caller's until the `acquire` block ends.
 
     Attributes:
+        entry: the model that was asked for; another one may have loaded the same weights.
         loaded: whether this request had to load the model.
         load_ns: what this request waited for loading, in nanoseconds (0 when the model was resident).
     """
 
     residency: Residency
     resident: Resident
+    entry: Entry
     loaded: bool
     load_ns: int
     _streams: list[StepStream] = field(default_factory=list)
@@ -82,10 +104,6 @@ class Lease:
     @property
     def slot(self) -> Slot:
         return self.resident.slot
-
-    @property
-    def entry(self) -> Entry:
-        return self.resident.entry
 
     def stream(self, jobs: Sequence[Job], *, last: bool = True) -> StepStream:
         """Run `jobs` one after another.
@@ -145,7 +163,7 @@ class Residency:
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="engine")
         self._resident: Resident | None = None
         self._reaper: asyncio.Task[None] | None = None
-        self._opened: set[Entry] = set()
+        self._verified: set[tuple[Path, str]] = set()  # files that were played, by path and sha256
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -209,26 +227,33 @@ class Residency:
     @asynccontextmanager
     async def acquire(
         self,
-        name: str | None,
+        name: str | Entry | None,
         keep_alive: float | None = None,
         *,
+        num_ctx: int | None = None,
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> AsyncIterator[Lease]:
         """Borrow the engine with the model called `name`, in the order of asking; loads it if need be.
 
+        Another model goes first, its memory and its map, and only then is the new one read: guard, sha256 of the whole
+        file, and its identity once more when it is mapped.
+
         Args:
-            name: a name the catalog resolves; None for the resident model, or the default when nothing is resident.
+            name: a name the catalog resolves, or what it resolved; None for the resident model, or the default when
+                nothing is resident.
             keep_alive: seconds the model stays once this request is done: 0 unloads it then, `FOREVER` keeps it. None
                 leaves the model's own rule, starting its time anew.
+            num_ctx: the context the request keeps to, in tokens; None for all that is served. For `Resident.show_as`.
             prepare: what to do while waiting, the place in the queue taken; what it raises gives the place up.
 
         Raises:
-            ModelNotFound: the catalog knows no such name (at once, without waiting).
+            ModelNotFound, ModelRefused, ModelFileMissing: there is no such model (at once, without waiting).
             RegistryError: the file is gone or is not the one that was verified.
             EngineError, OSError: the model cannot be opened.
         """
-        if name is not None:
-            self.catalog.resolve(name)
+        entry = self.catalog.resolve(name) if isinstance(name, str) else name
+        if entry is not None:
+            entry.require_usable()
         await self._wait_for_turn(prepare)
         held = True
 
@@ -244,7 +269,9 @@ class Residency:
 
         try:
             self.check_interruption()
-            lease = await self._load(name)
+            lease = await self._load(entry)
+            if entry is not None or lease.loaded:
+                lease.resident.show_as(lease.entry, num_ctx or lease.model.n_ctx)
             lease._release = release
             try:
                 yield lease
@@ -311,21 +338,20 @@ class Residency:
             resident.keep_alive = keep_alive
         resident.expires_at = time.time() + resident.keep_alive
 
-    async def _load(self, name: str | None) -> Lease:
+    async def _load(self, entry: Entry | None) -> Lease:
         """Make the wanted model the resident one. The engine is held."""
         resident = self._resident
-        if name is None:
+        if entry is None:
             entry = resident.entry if resident is not None else self.catalog.default
-        else:
-            entry = self.catalog.resolve(name)
-        if resident is not None and resident.entry.path == entry.path:
+        if resident is not None and resident.entry.same_weights(entry):
             try:
                 entry.check(resident.identity)
                 resident.model.check_intact()
             except (RegistryError, ModelFileLost):
                 pass  # what is mapped may change under us: loaded anew if the bytes are the same, else refused
             else:
-                return Lease(self, resident, loaded=False, load_ns=0)
+                return Lease(self, resident, entry, loaded=False, load_ns=0)
+        del resident  # nobody but requests that still read their steps holds what is dropped
         await self._drop()
         started = time.perf_counter_ns()
         future = self.submit(self._open, entry)
@@ -337,22 +363,28 @@ class Residency:
                 model, identity = future.result()
                 self._resident = Resident(entry, model, self.slot_options.slot_of(model), load_ns, identity, FOREVER)
                 self.last = Verification.of(entry, model)
+                log.info("loaded %s from %s in %.2f s", entry.shown, entry.path, load_ns / 1e9)
         future.result()
         assert self._resident is not None
-        return Lease(self, self._resident, loaded=True, load_ns=self._resident.load_ns)
+        return Lease(self, self._resident, entry, loaded=True, load_ns=self._resident.load_ns)
 
     def _open(self, entry: Entry) -> tuple[Model, FileIdentity]:
-        """Worker thread: open a verified file. It was hashed just before its first load; later loads hash it again."""
-        identity = entry.identity
-        if entry in self._opened:
-            identity = entry.verify()
-        else:
+        """Worker thread: verify a file and open it. One that was just hashed is not hashed again for its first load; of
+        one that was played the header is known."""
+        verified = (entry.path, entry.sha256)
+        before = verified in self._verified
+        if entry.identity is not None and not before:
             entry.check()
+            identity = entry.identity
+        else:
+            if not before:
+                guard(entry.path, FileIdentity.of(entry.path), self.options)
+            identity = entry.verify(verified_before=before, on_read=_Progress(entry))
         model = Model.open(entry.path, self.options)
         if FileIdentity.of_stat(entry.path, model.file_stat) != identity:  # replaced between the hash and the map
             model.close()
             raise ModelFileChanged(entry.path)
-        self._opened.add(entry)
+        self._verified.add(verified)
         return model, identity
 
     def _lost(self) -> bool:
@@ -367,16 +399,37 @@ class Residency:
     async def _drop(self) -> None:
         resident, self._resident = self._resident, None
         if resident is not None:
-            await settle(self.submit(resident.model.close))
+            await settle(self.submit(_free, resident))
 
     def _drop_then_release(self) -> None:
         resident, self._resident = self._resident, None
         if resident is None:
             self._engine.release()
             return
-        self.submit(resident.model.close).add_done_callback(lambda _: self._engine.release())
+        self.submit(_free, resident).add_done_callback(lambda _: self._engine.release())
 
     async def _reap_forever(self) -> None:
         while True:
             await asyncio.sleep(REAP_INTERVAL)
             await self.reap()
+
+
+def _free(resident: Resident) -> None:
+    """Worker thread: give back what a model takes: its cache, its map, the states parked beside it."""
+    resident.slot.parked = None
+    resident.model.close()
+    give_back()
+    log.info("unloaded %s", (resident.shown or resident.entry).shown)
+
+
+class _Progress:
+    """Tells the log how far the verification of a large file is."""
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+        self._told = time.monotonic()
+
+    def __call__(self, n_read: int) -> None:
+        if time.monotonic() - self._told >= _PROGRESS_INTERVAL:
+            self._told = time.monotonic()
+            log.info("verifying %s: %.0f of %.0f MB", self._entry.path, n_read / 1e6, self._entry.size / 1e6)

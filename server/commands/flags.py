@@ -70,7 +70,11 @@ def _setting_options(groups: Callable[[str], bool]) -> list[click.Parameter]:
             text += (
                 f" (default: {field.default:g})" if isinstance(field.default, float) else f" (default: {field.default})"
             )
-        if flag.metavar:
+        if flag.optional:
+            option = _Option(
+                [f"set_{name}", *flag.names], metavar=flag.metavar, type=str, help=text, is_flag=False, flag_value=""
+            )
+        elif flag.metavar:
             option = _Option(
                 [f"set_{name}", *flag.names], metavar=flag.metavar, type=str, help=text, multiple=flag.many
             )

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from engine.chat_formats.formats import ChatFormat
 from engine.chat_formats.messages import ChatMessage
 from engine.chat_formats.reader import AnswerReader
+from engine.errors import ContextOverflow
 from engine.generation import Final, Step
 from engine.model import Model
 from engine.timings import Timings
@@ -32,10 +33,11 @@ from server.routes.common import (
     shown_name,
 )
 from server.streams import SSE, EventStream, sse, until_disconnect
-from server.wire import openai
+from server.wire import layers, openai
 from server.wire.chat_output import formed
 from server.wire.llama import Format, with_native
 from server.wire.named_events import Event, NamedEvents
+from server.wire.ollama import fit_messages
 from slots.slot import Job
 
 
@@ -45,18 +47,25 @@ class ChatRun:
     Args:
         request: as it came.
         body: what it said; `model` in it names the model.
-        chat: the chat request that it means.
+        asked: the chat request that it means, in OpenAI's words.
         ignored: names of what was accepted and changes nothing, besides the chat request's own.
 
     Attributes:
-        chat: as given.
+        chat: the chat request, what the model adds to it in it.
         run: for `run_whole` and `run_stream`.
+
+    Raises:
+        What `asked_model`, `layers.body_under` and `openai.parse_chat` raise.
     """
 
-    def __init__(self, request: Request, body: Body, chat: openai.ChatRequest, ignored: Iterable[str] = ()) -> None:
+    def __init__(self, request: Request, body: Body, asked: Mapping[str, Any], ignored: Iterable[str] = ()) -> None:
         residency = residency_of(request)
-        self.chat = chat
-        self.run = Run(residency, asked_model(residency, body.json), self._build, body, (*chat.ignored, *ignored))
+        entry = asked_model(residency, body.json)
+        layer = None if entry is None else entry.layer
+        self.chat = openai.parse_chat(layers.body_under(layer, asked))
+        self._num_ctx = layers.context_of(layer)
+        unused = (*self.chat.ignored, *ignored)
+        self.run = Run(residency, entry, self._build, body, unused, num_ctx=self._num_ctx)
         self._settings = settings_of(request)
         self._defaults = defaults_of(request)
         self._form: ChatFormat | None = None
@@ -69,11 +78,10 @@ class ChatRun:
             BadRequest, InvalidRequest: what is wrong with the request.
             ContextOverflow: the prompt has no room.
         """
-        self._form = self.form_for(model)
+        self._form, tokens = self.prompt_for(model)
         template = openai.required_template(model.template)
         takes_tools = template.with_tools.capabilities.supports_tools
         self.run.unused[:] = ["tools"] if self.chat.tools.tools and not takes_tools else []
-        tokens = model.tokenizer.encode(self._form.prompt, add_special=True, parse_special=True)
         fields = formed(self.chat.fields, self._form, self._settings.reasoning_budget_message)
         self._shown = Format(
             "",
@@ -85,15 +93,36 @@ class ChatRun:
         )
         return [replace(job, form=self._shown) for job in checked_jobs(tokens, fields, model, self._defaults)]
 
-    def form_for(self, model: Model) -> ChatFormat:
-        """The prompt for `model` and the form of its answer.
+    def prompt_for(self, model: Model) -> tuple[ChatFormat, list[int]]:
+        """The form of the answer, with the prompt for `model`, and the prompt's tokens. Where the model keeps to a
+        context of its own, the oldest messages are left out that do not fit it, and the receipt says how many.
 
         Raises:
             BadRequest, InvalidRequest: what is wrong with the request.
+            ContextOverflow: the last message alone does not fit.
         """
         template = openai.required_template(model.template)
         settings = self._settings
-        return openai.chat_form(self.chat, template, settings.reasoning_format, settings.template_variables)
+
+        def formatted(chat: openai.ChatRequest) -> tuple[ChatFormat, list[int]]:
+            form = openai.chat_form(chat, template, settings.reasoning_format, settings.template_variables)
+            return form, model.tokenizer.encode(form.prompt, add_special=True, parse_special=True)
+
+        found = formatted(self.chat)
+        if self._num_ctx is None:
+            return found
+        n_ctx = layers.served_context(self._num_ctx, model.n_ctx)
+        if len(found[1]) >= n_ctx and self.chat.messages:
+
+            def count(messages: Sequence[Mapping[str, Any]]) -> int:
+                return len(formatted(replace(self.chat, messages=tuple(map(dict, messages))))[1])
+
+            left, n_dropped = fit_messages(self.chat.messages, n_ctx - 1, count)
+            found = formatted(replace(self.chat, messages=tuple(map(dict, left))))
+            self.run.warnings[:] = [f"{n_dropped} messages were left out: the model keeps to a context of {n_ctx}"]
+        if len(found[1]) >= n_ctx:
+            raise ContextOverflow(len(found[1]), n_ctx)
+        return found
 
     @property
     def form(self) -> ChatFormat:

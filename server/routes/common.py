@@ -23,6 +23,7 @@ from server.metrics import Metrics
 from server.receipts import Receipt
 from server.settings import Settings
 from server.streams import sse
+from server.wire import layers
 from server.wire.fields import MAX_WORDS, CompletionFields
 from server.wire.golang import InvalidBody
 from server.wire.json_size import too_much_structure
@@ -70,8 +71,12 @@ def ping_of(request: Request, fields: CompletionFields) -> int:
 
 
 def shown_name(settings: Settings, entry: Entry) -> str:
-    """What answers call the model: its first alias, else the file's path, as llama-server."""
-    return settings.alias[0] if settings.alias else str(entry.path)
+    """What answers call the model: its first alias, else the file's path, as llama-server; where a folder is served,
+    its name."""
+    given = entry.identity is not None
+    if settings.alias and given:
+        return settings.alias[0]
+    return str(entry.path) if settings.folder is None else entry.shown
 
 
 def json_response(body: object) -> Response:
@@ -131,18 +136,46 @@ def parsed(parse: Callable[[bytes], T], body: bytes) -> T:
         raise BadRequest(str(error)) from None
 
 
-def asked_model(residency: Residency, body: Mapping[str, Any]) -> str | None:
-    """The model a request names, or None for the one served: with a single file any name is answered.
+def asked_model(residency: Residency, body: Mapping[str, Any]) -> Entry | None:
+    """The model a request names, the default one for a request that names none; None for the one served, where a
+    single file answers whatever the name.
 
     Raises:
         BadRequest: `model` is not a text where it matters.
+        ModelNotFound: there is no such model.
     """
-    if len(residency.catalog.entries()) == 1:
+    if residency.catalog.any_name:
         return None
     name = body.get("model")
     if name is not None and not isinstance(name, str):
         raise BadRequest("'model' must be a string")
-    return name or None
+    return residency.catalog.resolve(name)
+
+
+def under_model(request: Request, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A completion's body, with the parameters of the model it names for what it does not say.
+
+    Raises:
+        What `asked_model` and `layers.body_under` raise.
+    """
+    entry = asked_model(residency_of(request), body)
+    return body if entry is None or entry.layer is None else layers.body_under(entry.layer, body)
+
+
+async def model_for(request: Request, body: Mapping[str, Any]) -> Model:
+    """The model whose tokenizer and template a request wants: the one it names, else the resident or the default one;
+    loaded now if need be.
+
+    Raises:
+        What `Residency.acquire` raises.
+    """
+    residency = residency_of(request)
+    entry = asked_model(residency, body) if body.get("model") else None
+    resident = residency.current()
+    if entry is not None and (resident is None or not resident.entry.same_weights(entry)):
+        async with residency.acquire(entry) as lease:
+            return lease.model
+    return (await residency.current_or_default()).model
 
 
 def checked_jobs(prompt: list[int], fields: CompletionFields, model: Model, defaults: Defaults) -> list[Job]:
@@ -167,21 +200,27 @@ class Run:
     """One request on its way to the engine: everything but how its API shows it.
 
     Attributes:
+        name: the model, None for the one that is served.
         ignored: names of what was accepted and changes nothing.
-        unused: the same, of what only the model shows to change nothing; `build` writes it.
+        num_ctx: the context the model keeps to, None for all that is served.
+        unused: as `ignored`, of what only the model shows to change nothing; `build` writes it.
+        warnings: what the answer does not follow; `build` writes it.
     """
 
     residency: Residency
-    name: str | None
+    name: Entry | None
     build: Build
     body: Body
     ignored: tuple[str, ...]
+    num_ctx: int | None = None
     unused: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def receipt(self, answer: Answer) -> Receipt:
         """The receipt to write while `answer` runs."""
         ignored = (*self.ignored, *self.unused)
-        return Receipt(answer.entry, self.body.raw, self.residency.options, self.body.read_ns, ignored, answer.warnings)
+        warnings = (*answer.warnings, *self.warnings)
+        return Receipt(answer.entry, self.body.raw, self.residency.options, self.body.read_ns, ignored, warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +245,7 @@ async def run_whole(run: Run) -> Whole:
     Raises:
         What `answers.open_answer` and the engine raise.
     """
-    async with open_answer(run.residency, run.name, run.build) as answer:
+    async with open_answer(run.residency, run.name, run.build, num_ctx=run.num_ctx) as answer:
         receipt = run.receipt(answer)
         finals: list[tuple[Final, Timings]] = []
         async for batch in answer.batches():
@@ -250,7 +289,7 @@ async def run_stream(run: Run, style_of: StyleOf) -> AsyncGenerator[bytes, None]
         What `answers.open_answer` raises, and the engine when it takes up the first prompt, before the first item; a
         later error is an event, and ends the stream.
     """
-    async with open_answer(run.residency, run.name, run.build) as answer:
+    async with open_answer(run.residency, run.name, run.build, num_ctx=run.num_ctx) as answer:
         receipt, style = run.receipt(answer), style_of(answer)
         prompt_tokens = completion_tokens = 0
         await answer.stream.begun()

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from engine.generation import Step
 from engine.model import Model
 from server.answers import Answer
+from server.routes.chat import ChatRun
 from server.routes.common import (
     Body,
     Run,
@@ -21,6 +22,7 @@ from server.routes.common import (
     checked_jobs,
     defaults_of,
     json_response,
+    model_for,
     ping_of,
     read_body,
     residency_of,
@@ -28,6 +30,7 @@ from server.routes.common import (
     run_whole,
     settings_of,
     shown_name,
+    under_model,
 )
 from server.streams import SSE, EventStream, until_disconnect
 from server.wire import infill, llama, openai, openai_completions
@@ -39,18 +42,18 @@ async def completion(request: Request) -> Response:
     """`POST /completion`: one prompt or several, whole or streamed."""
     body = await read_body(request)
     prompt = llama.required_prompt(body.json)
-    fields = parse_fields(body.json, openai_completions.COMPLETION_KNOWN)
+    fields = parse_fields(under_model(request, body.json), openai_completions.COMPLETION_KNOWN)
     return await _complete(request, body, fields, lambda model: llama.tokenize_prompts(model.tokenizer, prompt))
 
 
 async def fill(request: Request) -> Response:
     """`POST /infill`: what fills the gap between two texts, in the shape of `/completion`."""
     residency, settings = residency_of(request), settings_of(request)
-    if len(residency.catalog.entries()) == 1:  # before the body is looked at, as in llama-server
+    if residency.catalog.any_name:  # before the body is looked at, as in llama-server
         infill.require_markers((await residency.current_or_default()).model.tokenizer)
     body = await read_body(request)
     asked = infill.parse_infill(body.json)
-    fields = parse_fields(body.json, infill.KNOWN)
+    fields = parse_fields(under_model(request, body.json), infill.KNOWN)
 
     def prompts(model: Model) -> list[list[int]]:
         tokens = infill.infill_prompt(
@@ -134,26 +137,22 @@ class _Style(Style):
 async def tokenize(request: Request) -> Response:
     """`POST /tokenize`."""
     body = await read_body(request)
-    resident = await residency_of(request).current_or_default()
-    return json_response(await asyncio.to_thread(llama.tokenize, resident.model.tokenizer, body.json))
+    model = await model_for(request, body.json)
+    return json_response(await asyncio.to_thread(llama.tokenize, model.tokenizer, body.json))
 
 
 async def detokenize(request: Request) -> Response:
     """`POST /detokenize`."""
     body = await read_body(request)
-    resident = await residency_of(request).current_or_default()
-    return json_response(await asyncio.to_thread(llama.detokenize, resident.model.tokenizer, body.json))
+    model = await model_for(request, body.json)
+    return json_response(await asyncio.to_thread(llama.detokenize, model.tokenizer, body.json))
 
 
 async def apply_template(request: Request) -> Response:
     """`POST /apply-template`: the prompt a chat request would become."""
     body = await read_body(request, not_an_object=openai.NO_MESSAGES)
-    chat = openai.parse_chat(body.json)
-    resident = await residency_of(request).current_or_default()
-    template = openai.required_template(resident.model.template)
-    settings = settings_of(request)
-    how = (chat, template, settings.reasoning_format, settings.template_variables)
-    form = await asyncio.to_thread(openai.chat_form, *how)
+    talk = ChatRun(request, body, body.json)
+    form, _ = await asyncio.to_thread(talk.prompt_for, await model_for(request, body.json))
     return json_response({"prompt": form.prompt})
 
 

@@ -27,6 +27,7 @@ from server.routes.common import (
     run_whole,
     settings_of,
     shown_name,
+    under_model,
 )
 from server.streams import DONE, SSE, EventStream, until_disconnect
 from server.wire import llama, openai, openai_completions
@@ -38,8 +39,8 @@ from slots.slot import Job
 async def chat_completions(request: Request) -> Response:
     """`POST /v1/chat/completions`, whole or streamed."""
     body = await read_body(request, not_an_object=openai.NO_MESSAGES)
-    chat = openai.parse_chat(body.json)
-    talk = ChatRun(request, body, chat)
+    talk = ChatRun(request, body, body.json)
+    chat = talk.chat
     if chat.fields.stream:
 
         def style_of(answer: Answer) -> _ChatStyle:
@@ -81,7 +82,7 @@ async def completions(request: Request) -> Response:
     """`POST /v1/completions`: one prompt or several, whole or streamed."""
     body = await read_body(request)
     prompt = llama.required_prompt(body.json)
-    fields = parse_fields(body.json, openai_completions.COMPLETION_KNOWN)
+    fields = parse_fields(under_model(request, body.json), openai_completions.COMPLETION_KNOWN)
     residency, defaults, settings = residency_of(request), defaults_of(request), settings_of(request)
 
     def build(model: Model) -> list[Job]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
 from registry.catalog import Entry
+from registry.headers import Header
 from server.wire.golang import format_time, human_number
 
 MAX_DURATION_S: Final = (2**63 - 1) / 1e9
@@ -23,35 +20,6 @@ _FILE_TYPES: Final = {
     **dict(enumerate(("TQ1_0", "TQ2_0", "MXFP4_MOE", "NVFP4", "Q1_0", "Q2_0"), 36)),
 }
 """`general.file_type` (llama.cpp's `llama_ftype`) by number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What a model file's header says.
-
-    Attributes:
-        metadata: its keys and values as JSON has them (see `plain`).
-        n_params: elements of all its tensors.
-        tensors: name, type and shape of each.
-    """
-
-    metadata: Mapping[str, Any]
-    n_params: int
-    tensors: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
-
-    @property
-    def architecture(self) -> str:
-        return str(self.metadata.get("general.architecture", ""))
-
-    @property
-    def n_ctx_train(self) -> int:
-        value = self.metadata.get(f"{self.architecture}.context_length")
-        return value if isinstance(value, int) else 0
-
-
-def shown_name(entry: Entry) -> str:
-    """A model's name with its tag, as Ollama lists it."""
-    return f"{entry.name}:latest"
 
 
 def details(header: Header | None) -> dict[str, Any]:
@@ -75,8 +43,8 @@ def listed(entry: Entry, header: Header | None, reason: str | None) -> dict[str,
         reason: why it cannot be played, None when it can.
     """
     return {
-        "name": shown_name(entry),
-        "model": shown_name(entry),
+        "name": entry.shown,
+        "model": entry.shown,
         "modified_at": format_time(int(entry.modified_at.timestamp() * 1e6) * 1000),
         "size": entry.size,
         "digest": entry.sha256,
@@ -93,8 +61,8 @@ def running(entry: Entry, header: Header | None, *, n_ctx: int, expires_at: floa
         expires_at, now: Unix time in seconds; infinity when it never expires.
     """
     return {
-        "name": shown_name(entry),
-        "model": shown_name(entry),
+        "name": entry.shown,
+        "model": entry.shown,
         "size": entry.size,
         "digest": entry.sha256,
         "details": details(header),
@@ -126,12 +94,3 @@ def described(entry: Entry, header: Header, *, n_ctx: int | None, verbose: bool)
     if verbose:
         described["tensors"] = [{"name": name, "type": kind, "shape": shape} for name, kind, shape in header.tensors]
     return described
-
-
-def plain(value: Any, *, arrays: bool) -> Any:
-    """A header's value for JSON; an array is null unless `arrays`, as Ollama shows it."""
-    if isinstance(value, np.ndarray):
-        return value.tolist() if arrays else None
-    if isinstance(value, list):
-        return value if arrays else None
-    return value.item() if isinstance(value, np.generic) else value
