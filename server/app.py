@@ -18,6 +18,7 @@ from server.guards import READ_TIMEOUT, Guards
 from server.metrics import Gauge, Metrics
 from server.routes import (
     api,
+    api_embed,
     api_models,
     bankml,
     embeddings,
@@ -43,7 +44,7 @@ OWN = (*status.routes, *llama.routes, *slots.routes, *embeddings.routes, *lora.r
 CONVERTED = (*responses.routes, *messages.routes, *input_tokens.routes)
 """What is asked in other words than a chat request, and answered as one."""
 
-ROUTES = (*OWN, *v1.routes, *CONVERTED, *api_models.routes, *api.routes, *bankml.routes)
+ROUTES = (*OWN, *v1.routes, *CONVERTED, *api_models.routes, *api.routes, *api_embed.routes, *bankml.routes)
 """All there is."""
 
 HANDLED = (

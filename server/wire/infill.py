@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from engine.tokenizer import Tokenizer
 from server.errors import ApiError, BadRequest
+from server.wire.golang import as_text
 from server.wire.llama import tokenize_mixed
 
 KNOWN: Final = frozenset({"prompt", "model", "message_delimiters", "input_prefix", "input_suffix", "input_extra"})
@@ -45,10 +46,29 @@ def require_markers(tokenizer: Tokenizer) -> None:
     Raises:
         ApiError: it has not; the text is llama-server's.
     """
-    missing = [name for name, role in _ROLES.items() if getattr(tokenizer.special, role) is None]
-    if missing:
+    if missing := missing_markers(tokenizer):
         what = "".join(f"{name} token is missing. " for name in missing)
         raise ApiError(501, f"Infill is not supported by this model: {what}")
+
+
+def missing_markers(tokenizer: Tokenizer) -> list[str]:
+    """The names of the markers of a gap that the vocabulary lacks."""
+    return [name for name, role in _ROLES.items() if getattr(tokenizer.special, role) is None]
+
+
+def gap_prompt(prefix: str, suffix: str, tokenizer: Tokenizer) -> str:
+    """The prompt of one file with a gap as text, nothing left out: what Ollama's templates for such models write.
+
+    Raises:
+        ApiError: the vocabulary lacks a marker.
+    """
+    require_markers(tokenizer)
+    special = tokenizer.special
+    before, behind, middle = (
+        as_text(tokenizer.piece(_required(token), special=True))
+        for token in (special.fim_pre, special.fim_suf, special.fim_mid)
+    )
+    return f"{before}{prefix}{behind}{suffix}{middle}"
 
 
 def parse_infill(body: Mapping[str, Any]) -> InfillRequest:

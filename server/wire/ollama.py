@@ -1,28 +1,27 @@
-"""Ollama's `/api` as pure functions: a body in, a frozen request out; an answer's text and numbers in, its objects out.
+"""Ollama's requests for answers as pure functions: a body of `/api/generate` or `/api/chat` in, a frozen request out.
 
-Field names, their order, statuses and error texts are those of Ollama's `api/types.go` and `server/routes.go`. What the
-options mean is llama-server's business: a request without options samples as the same request does on `/v1`, so the
-same tokens come back, not those of Ollama's own defaults. What is not built is refused with its reason, never dropped.
+Fields, statuses and error texts are those of Ollama's `api/types.go` and `server/routes.go`. A conversation becomes
+what Ollama makes of it for the llama-server that it runs: a chat request. What the options mean is llama-server's
+business: a request without options samples as the same request does on `/v1`, so the same tokens come back, not those
+of Ollama's own defaults. What is not played is refused with its reason, never dropped.
 
 Every function that reads a body raises `InvalidBody`, a 400, whose text is Go's or Ollama's.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import orjson
 
-from engine.chat_formats.messages import ChatMessage
-from server.wire.golang import InvalidBody, format_time, kind, loads, mismatch, quote
-from server.wire.ollama_options import Options, parse_keep_alive, parse_options
+from server.wire.golang import InvalidBody, quote
+from server.wire.ollama_answers import Api
+from server.wire.ollama_fields import MESSAGE_FIELDS, Fields, checked_name, fields_of
+from server.wire.ollama_options import Options, parse_options
 
-Api = Literal["generate", "chat"]
-
-GENERATE_FIELDS: Final = {
+GENERATE_FIELDS: Final[Fields] = {
     "model": "string",
     "prompt": "string",
     "suffix": "string",
@@ -44,7 +43,7 @@ GENERATE_FIELDS: Final = {
 }
 """The fields of `POST /api/generate` and their Go types."""
 
-CHAT_FIELDS: Final = {
+CHAT_FIELDS: Final[Fields] = {
     "model": "string",
     "messages": "[]api.Message",
     "tools": "api.Tools",
@@ -53,7 +52,7 @@ CHAT_FIELDS: Final = {
 }
 """The fields of `POST /api/chat` and their Go types."""
 
-SHOW_FIELDS: Final = {
+SHOW_FIELDS: Final[Fields] = {
     "model": "string",
     "name": "string",
     "system": "string",
@@ -63,22 +62,8 @@ SHOW_FIELDS: Final = {
 }
 """The fields of `POST /api/show` and their Go types."""
 
-_MESSAGE_FIELDS: Final = {
-    "role": "string",
-    "content": "string",
-    "thinking": "string",
-    "images": "[]api.ImageData",
-    "tool_calls": "[]api.ToolCall",
-    "tool_name": "string",
-    "tool_call_id": "string",
-}
-
-_JSON_KINDS: Final = {"string": "string", "bool": "bool", "map[string]interface {}": "object"}
-
-_NAME: Final = re.compile(
-    r"(?:[A-Za-z0-9_][A-Za-z0-9_.:-]{0,349}/)?(?:[A-Za-z0-9_][A-Za-z0-9_-]{0,79}/)?"
-    r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,79})?"
-)
+Message = Mapping[str, Any]
+"""A message as llama-server's chat requests have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,27 +73,37 @@ class Request:
     Attributes:
         api: which of the two.
         model: the name as the client wrote it.
-        messages: the conversation (`role` and `content` each); a prompt that is not raw is one of them.
-        prompt: the text to continue as it is, with `raw`; else None.
+        messages: the conversation; a prompt that is not raw is its one user's message.
+        prompt: with `raw` the text to continue as it is; with a `suffix` what stands before the gap; else None.
+        suffix: what stands behind a gap to be filled, "" for none.
+        context: tokens of what was said before, to stand before the prompt (deprecated in Ollama).
+        tools: what may be called, as it was given.
+        think: whether to reason, or how hard; None for as the model does.
         stream: NDJSON lines, or one object.
         keep_alive: seconds the model stays afterwards, `FOREVER`, 0 to unload it; None for the server's default.
         options: see `Options`.
         truncate: drop the oldest messages of a conversation that does not fit, instead of refusing it.
         top_logprobs: how many of the most likely tokens to show beside each token; None to show no probabilities.
         schema: a JSON schema that the answer follows (`format`); None for any text.
+        renders: only show the prompt (`_debug_render_only`).
         ignored: names of fields and options that change nothing here.
     """
 
     api: Api
     model: str
-    messages: tuple[dict[str, str], ...] = ()
+    messages: tuple[Message, ...] = ()
     prompt: str | None = None
+    suffix: str = ""
+    context: tuple[int, ...] = ()
+    tools: tuple[Mapping[str, Any], ...] = ()
+    think: bool | str | None = None
     stream: bool = True
     keep_alive: float | None = None
     options: Options = field(default_factory=Options)
     truncate: bool = True
     top_logprobs: int | None = None
     schema: Mapping[str, Any] | None = None
+    renders: bool = False
     ignored: tuple[str, ...] = ()
 
     @property
@@ -116,8 +111,23 @@ class Request:
         """Nothing to answer: the request loads the model, or with a `keep_alive` of 0 unloads it."""
         return not self.messages and not self.prompt
 
+    @property
+    def raw(self) -> bool:
+        """The prompt is continued as it is."""
+        return self.prompt is not None and not self.suffix
 
-# -- request in --------------------------------------------------------------------------------------------------------
+    def chat_body(self, messages: Sequence[Message]) -> dict[str, Any]:
+        """The chat request of llama-server that asks for an answer to `messages`, without what samples it."""
+        body: dict[str, Any] = {"messages": list(messages), "json_schema": self.schema}
+        if self.tools:
+            body["tools"] = list(self.tools)
+            if self.top_logprobs is not None:  # Ollama streams from llama-server, whether its client does or not
+                body |= {"logprobs": True, "stream": True}
+        if self.think is not None:
+            body["chat_template_kwargs"] = {"enable_thinking": bool(self.think)}
+            if isinstance(self.think, str):
+                body["chat_template_kwargs"]["reasoning_effort"] = self.think
+        return body
 
 
 def parse_generate(body: bytes) -> Request:
@@ -126,23 +136,32 @@ def parse_generate(body: bytes) -> Request:
     Raises:
         InvalidBody: with Go's or Ollama's text for what is wrong with it.
     """
-    given, ignored = _fields(body, "GenerateRequest", GENERATE_FIELDS)
+    given, ignored = fields_of(body, "GenerateRequest", GENERATE_FIELDS)
     model = _checked_model(given)
     raw, system, prompt = given.get("raw", False), given.get("system", ""), given.get("prompt", "")
-    if raw and (system or given.get("template") or given.get("context")):
+    suffix, context = given.get("suffix", ""), given.get("context", [])
+    if raw and (system or given.get("template") or context):
         raise InvalidBody("raw mode does not support template, system, or context")
-    if given.get("suffix"):
-        raise InvalidBody(f"{quote(model)} does not support insert")
+    if raw and suffix:
+        raise InvalidBody("raw mode does not support suffix")
     if given.get("template"):
         raise InvalidBody("template is not supported: the model's own chat template is used; send raw for none")
-    if given.get("context"):
-        raise InvalidBody("context is not supported: send the conversation's messages to /api/chat")
-    _refuse_unbuilt(model, given)
-    messages: list[dict[str, str]] = []
-    if prompt and not raw:
+    if raw or suffix:
+        ignored += [name for name in ("system", "think") if given.get(name)]
+    messages: list[Message] = []
+    if prompt and not raw and not suffix:
         messages = [{"role": "system", "content": system}] if system else []
         messages.append({"role": "user", "content": prompt})
-    return _request("generate", model, given, ignored, messages, prompt if raw else None)
+    return _request(
+        "generate",
+        model,
+        given,
+        ignored,
+        messages=tuple(messages),
+        prompt=prompt if raw or suffix else None,
+        suffix=suffix,
+        context=tuple(context),
+    )
 
 
 def parse_chat(body: bytes) -> Request:
@@ -151,149 +170,31 @@ def parse_chat(body: bytes) -> Request:
     Raises:
         InvalidBody: with Go's or Ollama's text for what is wrong with it.
     """
-    given, ignored = _fields(body, "ChatRequest", CHAT_FIELDS)
+    given, ignored = fields_of(body, "ChatRequest", CHAT_FIELDS)
     model = _checked_model(given)
-    if given.get("tools"):
-        raise InvalidBody(f"{quote(model)} does not support tools")
-    _refuse_unbuilt(model, given)
     messages = [_message(model, message, ignored) for message in given.get("messages", ())]
-    return _request("chat", model, given, ignored, messages, None)
+    tools = tuple(given.get("tools", ()))
+    return _request("chat", model, given, ignored, messages=tuple(messages), tools=tools)
 
 
 def parse_show(body: bytes) -> tuple[str, bool]:
     """The model's name in a `POST /api/show` body, and whether it wants everything."""
-    given, _ = _fields(body, "ShowRequest", SHOW_FIELDS)
-    return _checked_name(given.get("model") or given.get("name", "")), given.get("verbose", False)
-
-
-def is_model_name(name: str) -> bool:
-    """Whether Ollama would take `name` as [host/][namespace/]model[:tag] at all."""
-    return _NAME.fullmatch(name) is not None
-
-
-def fit_messages(
-    messages: Sequence[dict[str, str]], limit: int, count: Callable[[Sequence[dict[str, str]]], int]
-) -> tuple[list[dict[str, str]], int]:
-    """The messages that fit `limit` tokens, by Ollama's rule: the oldest go first, but system messages stay, and so
-    does the last message even when it alone does not fit.
-
-    Args:
-        messages: the conversation, not empty.
-        limit: tokens the rendered prompt may have.
-        count: tokens in the prompt of some of the messages; it must not grow when a message is left out.
-
-    Returns:
-        what is left, and how many messages went.
-    """
-
-    def kept(first: int) -> list[dict[str, str]]:
-        system = [message for message in messages[:first] if message["role"] == "system"]
-        return system + list(messages[first:])
-
-    low, high = 0, len(messages) - 1
-    if count(messages) > limit:
-        low = 1
-        while low < high:  # the first message to keep: the smallest index that fits
-            middle = (low + high) // 2
-            if count(kept(middle)) <= limit:
-                high = middle
-            else:
-                low = middle + 1
-    fitted = kept(min(low, len(messages) - 1))
-    return fitted, len(messages) - len(fitted)
-
-
-def _fields(body: bytes, struct: str, types: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """The known fields of a body, checked in the order they stand, nulls left out; and the names of the unknown."""
-    try:
-        value = loads(body)
-        if value is None:
-            return {}, []
-        if not isinstance(value, dict):
-            raise mismatch(value, f"api.{struct}")
-        given: dict[str, Any] = {}
-        ignored: list[str] = []
-        for name, item in value.items():
-            if name not in types:
-                ignored.append(name)
-            elif item is not None:
-                given[name] = _typed(item, types[name], f"{struct}.{name}")
-    except InvalidBody as error:
-        raise InvalidBody(str(error)) from None
-    return given, ignored
-
-
-def _typed(value: Any, target: str, place: str) -> Any:
-    """`value` as the Go type `target`, or Go's error."""
-    if target == "json.RawMessage":
-        return value
-    if target == "api.Duration":
-        return parse_keep_alive(value)
-    if target == "api.ThinkValue":
-        return _think(value)
-    if target == "int":
-        if kind(value) != "number" or not isinstance(value, int):
-            raise mismatch(value, target, place)
-        return value
-    if target == "[]api.ImageData" and isinstance(value, list):
-        for item in value:
-            if not isinstance(item, str):
-                raise mismatch(item, "api.ImageData", place)
-    elif target == "[]int" and isinstance(value, list):
-        for item in value:
-            _typed(item, "int", place)
-    elif target == "[]api.Message" and isinstance(value, list):
-        return [_typed_message(item) for item in value]
-    elif kind(value) != _JSON_KINDS.get(target, "array"):
-        raise mismatch(value, target, place)
-    return value
-
-
-def _typed_message(value: Any) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise mismatch(value, "api.Alias")
-    return {
-        name: item if name not in _MESSAGE_FIELDS else _typed(item, _MESSAGE_FIELDS[name], f"Alias.{name}")
-        for name, item in value.items()
-        if item is not None
-    }
-
-
-def _think(value: Any) -> bool | str:
-    words = '"high", "medium", "low", "max", true, or false'
-    if isinstance(value, bool):
-        return value
-    if not isinstance(value, str):
-        raise InvalidBody(f"think must be a boolean or string ({words})")
-    if value not in ("high", "medium", "low", "max"):
-        raise InvalidBody(f"invalid think value: {quote(value)} (must be {words})")
-    return value
+    given, _ = fields_of(body, "ShowRequest", SHOW_FIELDS)
+    return checked_name(given.get("model") or given.get("name", "")), given.get("verbose", False)
 
 
 def _checked_model(given: Mapping[str, Any]) -> str:
     if not 0 <= given.get("top_logprobs", 0) <= 20:
         raise InvalidBody("top_logprobs must be between 0 and 20")
-    return _checked_name(given.get("model", ""))
+    return checked_name(given.get("model", ""))
 
 
-def _checked_name(name: str) -> str:
-    if not name.strip():
-        raise InvalidBody("model is required")
-    if not is_model_name(name):
-        raise InvalidBody("invalid model name")
-    return name
-
-
-def _refuse_unbuilt(model: str, given: Mapping[str, Any]) -> None:
-    """Refuse what would change the answer and is not built."""
-    if given.get("think"):
-        raise InvalidBody(f"{quote(model)} does not support thinking")
+def _refuse_unplayed(model: str, given: Mapping[str, Any]) -> None:
+    """Refuse what would change the answer and cannot be played."""
     if given.get("images"):
         raise InvalidBody(f"{quote(model)} does not support images")
-    if given.get("_debug_render_only"):
-        raise InvalidBody("_debug_render_only is not supported: POST /apply-template shows the rendered prompt")
+    if given.get("shift"):
+        raise InvalidBody("shift is not supported: an answer ends where the context is full")
 
 
 def _schema(value: Any) -> Mapping[str, Any] | None:
@@ -309,126 +210,49 @@ def _schema(value: Any) -> Mapping[str, Any] | None:
     return value or {"type": "object"}
 
 
-def _message(model: str, message: Mapping[str, Any], ignored: list[str]) -> dict[str, str]:
-    if message.get("images"):
+def _message(model: str, given: Mapping[str, Any], ignored: list[str]) -> Message:
+    """A message for llama-server; a tool's name and a call's id are there only where they are not empty."""
+    if given.get("images"):
         raise InvalidBody(f"{quote(model)} does not support images")
-    if message.get("tool_calls"):
-        raise InvalidBody(f"{quote(model)} does not support tools")
-    if not message.get("role"):
+    if not given.get("role"):
         raise InvalidBody("message role is required")
-    for name, value in message.items():
-        if name not in ("role", "content", "images", "tool_calls") and value and f"messages.{name}" not in ignored:
-            ignored.append(f"messages.{name}")
-    return {"role": message["role"].lower(), "content": message.get("content", "")}
+    ignored += [
+        f"messages.{name}"
+        for name, value in given.items()
+        if name not in MESSAGE_FIELDS and value and f"messages.{name}" not in ignored
+    ]
+    message: dict[str, Any] = {"role": given["role"].lower(), "content": given.get("content", "")}
+    names = {"reasoning_content": "thinking", "tool_call_id": "tool_call_id", "name": "tool_name"}
+    message |= {name: given[source] for name, source in names.items() if given.get(source)}
+    if given.get("tool_calls"):
+        message["tool_calls"] = [_call(call) for call in given["tool_calls"]]
+    return message
 
 
-def _request(
-    api: Api,
-    model: str,
-    given: Mapping[str, Any],
-    ignored: Sequence[str],
-    messages: Sequence[dict[str, str]],
-    prompt: str | None,
-) -> Request:
+def _call(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A call that was made, with its arguments as the JSON text that OpenAI's shape has."""
+    function = given.get("function", {})
+    arguments = orjson.dumps(function.get("arguments", {})).decode()
+    call = {"type": "function", "function": {"name": function.get("name", ""), "arguments": arguments}}
+    return {"id": given["id"], **call} if given.get("id") else call
+
+
+def _request(api: Api, model: str, given: Mapping[str, Any], ignored: Sequence[str], **said: Any) -> Request:
+    _refuse_unplayed(model, given)
     options = parse_options(given.get("options", {}))
     top_logprobs = given.get("top_logprobs", 0) if given.get("logprobs") else None
     unused = ["top_logprobs"] if given.get("top_logprobs") and top_logprobs is None else []
     return Request(
         api=api,
         model=model,
-        messages=tuple(messages),
-        prompt=prompt,
+        think=given.get("think"),
         stream=given.get("stream", True),
         keep_alive=given.get("keep_alive"),
         options=options,
         truncate=given.get("truncate", True),
         top_logprobs=top_logprobs,
         schema=_schema(given.get("format")),
+        renders=given.get("_debug_render_only", False),
         ignored=(*ignored, *unused, *(f"options.{name}" for name in options.ignored)),
+        **said,
     )
-
-
-# -- steps out ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What an answer measured; durations in nanoseconds.
-
-    Attributes:
-        done_reason: `stop` or `length`.
-        total_ns: from the request's arrival to its end.
-        load_ns: from its arrival until the model was there and the engine free.
-        prompt_n: tokens of the whole prompt, reused ones included.
-        cache_n: prompt tokens that needed no evaluation.
-        prompt_ns, predicted_ns: evaluating the rest; drawing the answer.
-        predicted_n: tokens drawn, the end token included.
-        dropped: messages left out so that the prompt fits.
-        receipt: the `bankml_receipt`.
-    """
-
-    done_reason: str
-    total_ns: int
-    load_ns: int
-    prompt_n: int
-    cache_n: int
-    prompt_ns: int
-    predicted_n: int
-    predicted_ns: int
-    dropped: int = 0
-    receipt: Mapping[str, Any] | None = None
-
-
-Tokens = Sequence[Mapping[str, Any]]
-"""Tokens with their probabilities, from `ollama_logprobs`."""
-
-
-def part(api: Api, model: str, said: ChatMessage, logprobs: Tokens = ()) -> dict[str, Any]:
-    """One streamed piece of the answer."""
-    return _answer(api, model, said, done=False) | _shown(logprobs)
-
-
-def final(api: Api, model: str, said: ChatMessage, measured: Measured, logprobs: Tokens = ()) -> dict[str, Any]:
-    """The last object of an answer, or the only one.
-
-    Args:
-        said, logprobs: what was not streamed yet: the whole answer, or nothing.
-    """
-    answer = _answer(api, model, said, done=True) | _shown(logprobs)
-    answer |= {
-        "done_reason": measured.done_reason,
-        "total_duration": measured.total_ns,
-        "load_duration": measured.load_ns,
-        "prompt_eval_count": measured.prompt_n,
-        "prompt_eval_duration": measured.prompt_ns,
-        "eval_count": measured.predicted_n,
-        "eval_duration": measured.predicted_ns,
-        "bankml_cache_n": measured.cache_n,
-    }
-    if measured.dropped:
-        answer["bankml_truncated"] = measured.dropped
-    if measured.receipt is not None:
-        answer["bankml_receipt"] = measured.receipt
-    return answer
-
-
-def nothing_done(api: Api, model: str, done_reason: Literal["load", "unload"]) -> dict[str, Any]:
-    """The answer to a request without a prompt."""
-    return _answer(api, model, ChatMessage(), done=True) | {"done_reason": done_reason}
-
-
-def error(message: str) -> dict[str, str]:
-    """Ollama's error body, and the line that ends a stream that failed."""
-    return {"error": message}
-
-
-def _shown(logprobs: Tokens) -> dict[str, Any]:
-    return {"logprobs": list(logprobs)} if logprobs else {}
-
-
-def _answer(api: Api, model: str, said: ChatMessage, *, done: bool) -> dict[str, Any]:
-    thinking = {"thinking": said.reasoning} if said.reasoning else {}
-    message: dict[str, Any] = {"response": said.content, **thinking}
-    if api == "chat":
-        message = {"message": {"role": "assistant", "content": said.content, **thinking}}
-    return {"model": model, "created_at": format_time(), **message, "done": done}

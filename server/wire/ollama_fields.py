@@ -1,0 +1,166 @@
+"""Bodies of Ollama's endpoints read as Go reads them into the structs of Ollama's `api/types.go`.
+
+Every function that reads a body raises `InvalidBody`, a 400, whose text is Go's or Ollama's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from server.wire.golang import InvalidBody, kind, loads, mismatch, quote
+from server.wire.ollama_options import parse_keep_alive
+
+Fields = Mapping[str, str]
+"""A struct's fields in JSON, and the Go type of each."""
+
+MESSAGE_FIELDS: Final[Fields] = {
+    "role": "string",
+    "content": "string",
+    "thinking": "string",
+    "images": "[]api.ImageData",
+    "tool_calls": "[]api.ToolCall",
+    "tool_name": "string",
+    "tool_call_id": "string",
+}
+"""The fields of a message."""
+
+_STRUCTS: Final[Mapping[str, Fields]] = {
+    "ToolCall": {"id": "string", "function": "api.ToolCallFunction"},
+    "ToolCallFunction": {"index": "int", "name": "string", "arguments": "map[string]interface {}"},
+    "Tool": {"type": "string", "function": "api.ToolFunction"},
+    "ToolFunction": {"name": "string", "description": "string", "parameters": "api.ToolFunctionParameters"},
+    "ToolFunctionParameters": {
+        "type": "string",
+        "required": "[]string",
+        "properties": "map[string]interface {}",
+    },
+}
+"""The structs inside messages and tools; what is not named here may be anything."""
+
+_JSON_KINDS: Final = {"string": "string", "bool": "bool", "map[string]interface {}": "object"}
+_ELEMENTS: Final = {
+    "[]int": "int",
+    "[]string": "string",
+    "[]api.ImageData": "api.ImageData",
+    "[]api.ToolCall": "api.ToolCall",
+    "api.Tools": "api.Tool",
+}
+_NAME: Final = re.compile(
+    r"(?:[A-Za-z0-9_][A-Za-z0-9_.:-]{0,349}/)?(?:[A-Za-z0-9_][A-Za-z0-9_-]{0,79}/)?"
+    r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,79})?"
+)
+
+
+def fields_of(body: bytes, struct: str, types: Fields) -> tuple[dict[str, Any], list[str]]:
+    """The known fields of a body, checked in the order they stand, nulls left out; and the names of the unknown.
+
+    Args:
+        struct: the struct's name in Go, without its package.
+        types: its fields.
+    """
+    value = loads(body)
+    if value is None:
+        return {}, []
+    if not isinstance(value, dict):
+        raise mismatch(value, f"api.{struct}")
+    given: dict[str, Any] = {}
+    ignored: list[str] = []
+    for name, item in value.items():
+        if name not in types:
+            ignored.append(name)
+        elif item is not None:
+            given[name] = _typed(item, types[name], f"{struct}.{name}")
+    return given, ignored
+
+
+def checked_name(name: str) -> str:
+    """A model's name that Ollama would take.
+
+    Raises:
+        InvalidBody: there is none, or it can be nobody's.
+    """
+    if not name.strip():
+        raise InvalidBody("model is required")
+    if not is_model_name(name):
+        raise InvalidBody("invalid model name")
+    return name
+
+
+def is_model_name(name: str) -> bool:
+    """Whether Ollama would take `name` as [host/][namespace/]model[:tag] at all."""
+    return _NAME.fullmatch(name) is not None
+
+
+def _typed(value: Any, target: str, place: str) -> Any:
+    """`value` as the Go type `target`, or Go's error; `place` is the struct and the path to the field."""
+    match target:
+        case "json.RawMessage" | "interface {}":
+            return value
+        case "api.Duration":
+            return parse_keep_alive(value)
+        case "api.ThinkValue":
+            return _think(value)
+        case "int":
+            if kind(value) != "number" or not isinstance(value, int):
+                raise mismatch(value, target, place)
+            return value
+        case "api.ImageData":
+            if not isinstance(value, str):
+                raise mismatch(value, target, place)
+            return value
+        case "[]api.Message":
+            return [_message(item) for item in _list(value, target, place)]
+        case _ if target in _ELEMENTS:
+            element = _ELEMENTS[target]
+            return [_typed(item, element, place) for item in _list(value, target, place) if item is not None]
+        case _ if target in _JSON_KINDS:
+            if kind(value) != _JSON_KINDS[target]:
+                raise mismatch(value, target, place)
+            return value
+        case _:
+            return _struct(value, target, place)
+
+
+def _list(value: Any, target: str, place: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise mismatch(value, target, place)
+    return value
+
+
+def _struct(value: Any, target: str, place: str) -> dict[str, Any]:
+    """A struct inside another, as it was given but for its nulls."""
+    if not isinstance(value, dict):
+        raise mismatch(value, target, place)
+    name = target.removeprefix("api.")
+    types, path = _STRUCTS[name], place.partition(".")[2]
+    return {
+        field: item if field not in types else _typed(item, types[field], f"{name}.{path}.{field}")
+        for field, item in value.items()
+        if item is not None
+    }
+
+
+def _message(value: Any) -> dict[str, Any]:
+    """A message; Go reads it apart, so its errors name it alone."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise mismatch(value, "api.Alias")
+    return {
+        name: item if name not in MESSAGE_FIELDS else _typed(item, MESSAGE_FIELDS[name], f"Alias.{name}")
+        for name, item in value.items()
+        if item is not None
+    }
+
+
+def _think(value: Any) -> bool | str:
+    words = '"high", "medium", "low", "max", true, or false'
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, str):
+        raise InvalidBody(f"think must be a boolean or string ({words})")
+    if value not in ("high", "medium", "low", "max"):
+        raise InvalidBody(f"invalid think value: {quote(value)} (must be {words})")
+    return value
