@@ -10,7 +10,6 @@ from engine.chat_formats.formats import ChatFormat
 from engine.errors import ContextOverflow
 from engine.model import Model
 from engine.pooling import Pooling
-from engine.tokenizer import Tokenizer
 from server.errors import BadRequest
 from server.routes.common import checked_jobs
 from server.wire import ollama, openai

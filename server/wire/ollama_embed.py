@@ -109,9 +109,7 @@ def parse_embeddings(body: bytes) -> EmbedRequest:
     model, prompt = checked_name(given.get("model", "")), given.get("prompt", "")
     options, names = _options(given)
     texts = (prompt,) if prompt else ()
-    return EmbedRequest(
-        model, texts, given.get("keep_alive"), cuts=False, options=options, ignored=(*ignored, *names)
-    )
+    return EmbedRequest(model, texts, given.get("keep_alive"), cuts=False, options=options, ignored=(*ignored, *names))
 
 
 def _texts(value: Any) -> tuple[str, ...]:

@@ -184,7 +184,7 @@ def test_the_client_raises_what_the_server_says(client: ollama.Client) -> None:
     with pytest.raises(ollama.ResponseError, match="model 'nosuch' not found") as error:
         client.chat("nosuch", messages=ASK)
     assert error.value.status_code == 404
-    with pytest.raises(ollama.ResponseError, match='"smollm2" does not support tools'):
+    with pytest.raises(ollama.ResponseError, match="library/smollm2:latest does not support tools"):
         client.chat(MODEL, messages=ASK, tools=[{"type": "function", "function": {"name": "f"}}])
 
 
@@ -402,11 +402,18 @@ def test_num_ctx_drops_the_oldest_messages_and_says_so(http: httpx.Client) -> No
     assert "bankml_truncated" not in whole
     cut = post(http, "/api/chat", messages=messages, options={**GREEDY, "num_ctx": 128})
     dropped = cut["bankml_truncated"]
-    assert cut["prompt_eval_count"] <= 128 < whole["prompt_eval_count"]
+    assert cut["prompt_eval_count"] < 128 < whole["prompt_eval_count"]
     left = [messages[0], *messages[1 + dropped :]]
     same = post(http, "/api/chat", messages=left, options=GREEDY)
-    assert same["message"]["content"] == cut["message"]["content"]
     assert same["prompt_eval_count"] == cut["prompt_eval_count"]
+    assert same["message"]["content"].startswith(cut["message"]["content"])
+
+
+def test_an_answer_ends_where_a_context_of_num_ctx_would_be_full(http: httpx.Client) -> None:
+    options = {"temperature": 0, "num_ctx": 64, "stop": ["never"]}
+    answer = post(http, "/api/chat", messages=conversation(1), options=options)
+    assert answer["done_reason"] == "length"
+    assert answer["prompt_eval_count"] + answer["eval_count"] == 64
 
 
 def test_a_conversation_longer_than_the_context_loses_its_oldest_messages(http: httpx.Client) -> None:
@@ -534,7 +541,7 @@ def test_a_client_that_leaves_stops_its_answer(http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/embed", "/api/embeddings", "/api/pull", "/api/push", "/api/create", "/api/copy"]
+    "path", ["/api/pull", "/api/push", "/api/create", "/api/copy"]
 )
 def test_what_is_not_built_says_so(http: httpx.Client, path: str) -> None:
     response = http.post(path, json={"model": MODEL})

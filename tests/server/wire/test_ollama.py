@@ -1,34 +1,17 @@
-"""Ollama's requests and answers as pure functions."""
+"""Ollama's requests for answers as pure functions."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from engine.chat_formats.messages import ChatMessage
 from server.wire.golang import InvalidBody
-from server.wire.ollama import (
-    CHAT_FIELDS,
-    GENERATE_FIELDS,
-    Measured,
-    Request,
-    final,
-    fit_messages,
-    is_model_name,
-    nothing_done,
-    parse_chat,
-    parse_generate,
-    parse_show,
-    part,
-)
-from server.wire.ollama_options import FOREVER, Options, parse_keep_alive, parse_options
+from server.wire.ollama import CHAT_FIELDS, GENERATE_FIELDS, Request, parse_chat, parse_generate
 
 USER = {"role": "user", "content": "Hi"}
-Parse = Callable[[bytes], Request]
 
 
 def generate(**fields: Any) -> Request:
@@ -73,30 +56,82 @@ def test_without_a_prompt_a_request_only_loads() -> None:
     assert not chat(messages=[{"role": "user", "content": ""}]).only_loads
 
 
-def test_messages_keep_role_and_content_and_roles_are_lowered() -> None:
-    request = chat(messages=[{"role": "System", "content": "x"}, USER, {"role": "assistant"}])
+def test_messages_become_those_of_llama_server_and_roles_are_lowered() -> None:
+    call = {"function": {"index": 3, "name": "add", "arguments": {"b": 2, "a": [1.5, "é"]}}}
+    request = chat(
+        messages=[
+            {"role": "System", "content": "x"},
+            USER,
+            {"role": "assistant", "thinking": "hm", "tool_calls": [{"id": "c1", **call}, call, {"function": {}}]},
+            {"role": "tool", "content": "3", "tool_name": "add", "tool_call_id": "c1"},
+        ]
+    )
+    function = {"name": "add", "arguments": '{"b":2,"a":[1.5,"é"]}'}
     assert request.messages == (
         {"role": "system", "content": "x"},
         USER,
-        {"role": "assistant", "content": ""},
+        {
+            "role": "assistant",
+            "content": "",
+            "reasoning_content": "hm",
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": function},
+                {"type": "function", "function": function},
+                {"type": "function", "function": {"name": "", "arguments": "{}"}},
+            ],
+        },
+        {"role": "tool", "content": "3", "tool_call_id": "c1", "name": "add"},
     )
 
 
 def test_what_changes_nothing_is_named() -> None:
     request = chat(
-        messages=[{**USER, "name": "Ann", "thinking": "hm"}, {**USER, "name": "Bob"}],
+        messages=[{**USER, "name": "Ann"}, {**USER, "name": "Bob", "thinking": "hm"}],
         options={"num_thread": 4, "top_k": 3},
         colour="red",
     )
-    assert request.ignored == ("colour", "messages.name", "messages.thinking", "options.num_thread")
+    assert request.ignored == ("colour", "messages.name", "options.num_thread")
+    assert generate(prompt="x", suffix="y", system="z", think=True).ignored == ("system", "think")
+    assert generate(prompt="x", raw=True, think=True).ignored == ("think",)
 
 
-def test_empty_values_of_what_is_not_built_are_no_request_for_it() -> None:
-    nothing = {"suffix": "", "template": "", "context": [], "images": [], "format": "", "think": False}
+def test_empty_values_ask_for_nothing() -> None:
+    nothing = {"suffix": "", "template": "", "context": [], "images": [], "format": "", "shift": False}
     request = generate(prompt="Hi", logprobs=False, _debug_render_only=False, **nothing)
-    assert request.messages == (USER,)
-    assert request.ignored == ()
-    assert chat(messages=[{**USER, "images": [], "tool_calls": []}], tools=[], format=None).messages == (USER,)
+    assert request == generate(prompt="Hi")
+    assert chat(messages=[{**USER, "images": [], "tool_calls": []}], tools=[], format=None) == chat(messages=[USER])
+
+
+def test_a_prompt_with_a_suffix_is_no_conversation() -> None:
+    request = generate(prompt="a", suffix="b")
+    assert (request.messages, request.prompt, request.suffix, request.raw) == ((), "a", "b", False)
+    assert generate(suffix="b").only_loads
+
+
+def test_the_chat_request_has_what_the_template_and_the_answer_need() -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "minProperties": 1}}}
+    assert chat(messages=[USER]).chat_body([USER]) == {"messages": [USER], "json_schema": None}
+    assert chat(tools=[tool], logprobs=True).chat_body([]) == {
+        "messages": [],
+        "json_schema": None,
+        "tools": [tool],
+        "logprobs": True,
+        "stream": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("think", "variables"),
+    [
+        (None, None),
+        (True, {"enable_thinking": True}),
+        (False, {"enable_thinking": False}),
+        ("max", {"enable_thinking": True, "reasoning_effort": "max"}),
+    ],
+)
+def test_think_reaches_the_template(think: object, variables: object) -> None:
+    assert chat(think=think).chat_body([]).get("chat_template_kwargs") == variables
+    assert generate(prompt="x", think=think).chat_body([]).get("chat_template_kwargs") == variables
 
 
 @pytest.mark.parametrize(
@@ -105,35 +140,28 @@ def test_empty_values_of_what_is_not_built_are_no_request_for_it() -> None:
         ({"raw": True, "system": "x"}, "raw mode does not support template, system, or context"),
         ({"raw": True, "template": "x"}, "raw mode does not support template, system, or context"),
         ({"raw": True, "context": [1]}, "raw mode does not support template, system, or context"),
-        ({"suffix": "x"}, '"smollm2" does not support insert'),
+        ({"raw": True, "suffix": "x"}, "raw mode does not support suffix"),
         ({"template": "x"}, "template is not supported"),
-        ({"context": [1, 2]}, "context is not supported"),
         ({"images": ["aGk="]}, '"smollm2" does not support images'),
-        ({"think": True}, '"smollm2" does not support thinking'),
-        ({"think": "low"}, '"smollm2" does not support thinking'),
+        ({"shift": True}, "shift is not supported"),
         ({"format": "xml"}, 'invalid format: "\\"xml\\""; expected "json" or a valid JSON Schema object'),
         ({"format": ["json"]}, 'invalid format: "[\\"json\\"]"; expected "json" or a valid JSON Schema object'),
-        ({"_debug_render_only": True}, "_debug_render_only is not supported"),
     ],
 )
-def test_what_is_not_built_is_refused_with_its_reason(fields: dict[str, Any], text: str) -> None:
+def test_what_is_not_played_is_refused_with_its_reason(fields: dict[str, Any], text: str) -> None:
     assert refusal(parse_generate, {"model": "smollm2", "prompt": "Hi", **fields}).startswith(text)
 
 
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"tools": [{"type": "function"}]}, '"smollm2" does not support tools'),
         ({"messages": [{**USER, "images": ["aGk="]}]}, '"smollm2" does not support images'),
-        (
-            {"messages": [{"role": "assistant", "tool_calls": [{"function": {}}]}]},
-            '"smollm2" does not support tools',
-        ),
-        ({"think": "high"}, '"smollm2" does not support thinking'),
+        ({"messages": [{"content": "x"}]}, "message role is required"),
+        ({"shift": True}, "shift is not supported"),
         ({"format": 1}, 'invalid format: "1"; expected "json" or a valid JSON Schema object'),
     ],
 )
-def test_what_a_chat_cannot_have_yet_is_refused_with_its_reason(fields: dict[str, Any], text: str) -> None:
+def test_what_a_chat_cannot_have_is_refused_with_its_reason(fields: dict[str, Any], text: str) -> None:
     assert refusal(parse_chat, {"model": "smollm2", "messages": [USER], **fields}).startswith(text)
 
 
@@ -165,4 +193,3 @@ def test_every_field_of_the_requests_is_known_to_both_apis() -> None:
     shared = {"model", "stream", "format", "keep_alive", "options", "think", "logprobs", "top_logprobs", "truncate"}
     assert shared <= set(GENERATE_FIELDS)
     assert shared <= set(CHAT_FIELDS)
-    assert math.isinf(FOREVER)

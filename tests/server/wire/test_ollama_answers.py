@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
-from engine.chat_formats.messages import ChatMessage
-from server.wire.ollama_answers import Measured, final, nothing_done, part
+from engine.chat_formats.messages import ChatMessage, ToolCall, UnexpectedAnswer
+from server.wire.ollama_answers import Api, Measured, arguments_text, final, nothing_done, part, rendered
 
 MEASURED = Measured(
     done_reason="stop",
@@ -22,15 +22,46 @@ MEASURED = Measured(
 )
 
 
-@pytest.mark.parametrize(("api", "key"), [("generate", "response"), ("chat", "message")])
-def test_fields_stand_in_the_order_ollama_has_them(api: Any, key: str) -> None:
-    assert list(part(api, "m", ChatMessage("x"))) == ["model", "created_at", key, "done"]
-    assert list(final(api, "m", ChatMessage(), MEASURED)) == [
-        *("model", "created_at", key, "done", "done_reason", "total_duration", "load_duration"),
-        *("prompt_eval_count", "prompt_eval_duration", "eval_count", "eval_duration"),
-        *("bankml_cache_n", "bankml_receipt"),
+def test_fields_stand_in_the_order_ollama_has_them() -> None:
+    durations = ("total_duration", "load_duration", "prompt_eval_count", "prompt_eval_duration")
+    counts = (*durations, "eval_count", "eval_duration")
+    ours, logprobs = ("bankml_cache_n", "bankml_truncated", "bankml_receipt"), [{"token": "x", "logprob": -1.0}]
+    measured = replace(MEASURED, context=[1, 2], dropped=1)
+    head = ("model", "created_at")
+    assert list(final("chat", "m", ChatMessage(), measured, logprobs)) == [
+        *(*head, "message", "done", "done_reason", "logprobs", *counts, *ours)
     ]
-    assert list(nothing_done(api, "m", "load")) == ["model", "created_at", key, "done", "done_reason"]
+    assert list(final("generate", "m", ChatMessage("x", "y"), measured, logprobs)) == [
+        *(*head, "response", "thinking", "done", "done_reason", "context", *counts, "logprobs", *ours)
+    ]
+    apis: tuple[tuple[Api, str], ...] = (("generate", "response"), ("chat", "message"))
+    for api, key in apis:
+        assert list(part(api, "m", ChatMessage("x"))) == [*head, key, "done"]
+        assert list(nothing_done(api, "m", "load")) == [*head, key, "done", "done_reason"]
+        assert list(rendered(api, "m", "p")) == [*head, key, "done", "_debug_info"]
+
+
+def test_calls_have_their_arguments_as_an_object() -> None:
+    calls = (ToolCall("add", '{"b": 2, "a": 1}', "c1"), ToolCall("now", ""))
+    message = final("chat", "m", ChatMessage("x", "y", calls), MEASURED)["message"]
+    assert list(message) == ["role", "content", "thinking", "tool_calls"]
+    assert message["tool_calls"] == [
+        {"id": "c1", "function": {"index": 0, "name": "add", "arguments": {"b": 2, "a": 1}}},
+        {"function": {"index": 1, "name": "now", "arguments": {}}},
+    ]
+    assert arguments_text(calls) == '{"b":2,"a":1}{}'
+
+
+@pytest.mark.parametrize("arguments", ["[1]", '{"a"', "NaN"])
+def test_arguments_that_are_no_object_are_the_models_fault(arguments: str) -> None:
+    with pytest.raises(UnexpectedAnswer, match='call of "add" are no JSON object'):
+        final("chat", "m", ChatMessage("", "", (ToolCall("add", arguments),)), MEASURED)
+
+
+def test_a_rendered_prompt_is_all_there_is() -> None:
+    shown = rendered("chat", "m", "<p>")
+    assert (shown["message"], shown["done"]) == ({"role": "", "content": ""}, False)
+    assert shown["_debug_info"] == {"rendered_template": "<p>"}
 
 
 def test_a_part_has_the_text_where_its_api_has_it() -> None:
@@ -54,5 +85,3 @@ def test_the_last_object_says_what_was_measured() -> None:
     assert answer["bankml_cache_n"] == 3
     assert answer["total_duration"] == 50
     assert "bankml_truncated" not in answer
-
-

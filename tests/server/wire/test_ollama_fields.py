@@ -12,6 +12,7 @@ from server.wire.golang import InvalidBody
 from server.wire.ollama import Request, parse_chat, parse_generate, parse_show
 from server.wire.ollama_fields import is_model_name
 
+USER = {"role": "user", "content": "Hi"}
 Parse = Callable[[bytes], Request]
 
 
@@ -76,6 +77,32 @@ def test_model_names_have_host_namespace_and_tag(name: str) -> None:
             "array into Go struct field {}.content of type string",
         ),
         ("ChatRequest", parse_chat, {"tools": "x"}, "string into Go struct field {}.tools of type api.Tools"),
+        ("ChatRequest", parse_chat, {"tools": ["x"]}, "string into Go struct field {}.tools of type api.Tool"),
+        ("Tool", parse_chat, {"tools": [{"type": 1}]}, "number into Go struct field {}.tools.type of type string"),
+        (
+            "ToolFunctionParameters",
+            parse_chat,
+            {"tools": [{"function": {"parameters": {"required": [1]}}}]},
+            "number into Go struct field {}.tools.function.parameters.required of type string",
+        ),
+        (
+            "Alias",
+            parse_chat,
+            {"messages": [{"tool_calls": {}}]},
+            "object into Go struct field {}.tool_calls of type []api.ToolCall",
+        ),
+        (
+            "ToolCallFunction",
+            parse_chat,
+            {"messages": [{"tool_calls": [{"function": {"arguments": "{}"}}]}]},
+            "string into Go struct field {}.tool_calls.function.arguments of type map[string]interface {{}}",
+        ),
+        (
+            "ToolCallFunction",
+            parse_chat,
+            {"messages": [{"tool_calls": [{"function": {"index": "0"}}]}]},
+            "string into Go struct field {}.tool_calls.function.index of type int",
+        ),
         (
             "ChatRequest",
             parse_chat,
@@ -118,5 +145,3 @@ def test_the_first_wrong_field_is_the_one_named() -> None:
 )
 def test_think_is_a_switch_or_a_level(value: object, text: str) -> None:
     assert refusal(parse_chat, {"model": "x", "think": value}) == text
-
-

@@ -36,6 +36,12 @@ def test_the_oldest_messages_go_first_but_system_messages_and_the_last_one_stay(
     assert dropped == len(roles) - len(left)
 
 
+def test_the_first_that_fits_is_taken_though_a_later_one_would_not() -> None:
+    sizes = {5: 9, 4: 3, 3: 8, 2: 2, 1: 1}
+    kept, dropped = fit_messages(conversation(*["user"] * 5), 3, lambda messages: sizes[len(messages)])
+    assert (len(kept), dropped) == (4, 1)
+
+
 def test_a_long_conversation_is_fitted_in_few_looks() -> None:
     looks = 0
 
@@ -47,5 +53,3 @@ def test_a_long_conversation_is_fitted_in_few_looks() -> None:
     kept, dropped = fit_messages(conversation(*["user"] * 4096), 1000, count)
     assert (len(kept), dropped) == (1000, 3096)
     assert looks <= 14
-
-

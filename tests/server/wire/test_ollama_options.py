@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -127,5 +126,3 @@ def test_options_that_change_no_token_are_named() -> None:
 )
 def test_a_bad_option_is_refused(options: dict[str, Any], text: str) -> None:
     assert refusal(parse_chat, {"model": "x", "messages": [USER], "options": options}) == text
-
-
