@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import re
@@ -55,86 +54,7 @@ def post(http: httpx.Client, path: str, **body: Any) -> dict[str, Any]:
     return answer
 
 
-# -- the client --------------------------------------------------------------------------------------------------------
-
-
-def test_the_client_chats(client: ollama.Client) -> None:
-    answer = client.chat(MODEL, messages=ASK, options=GREEDY)
-    assert answer.message.role == "assistant"
-    assert answer.message.content
-    assert answer.done is True
-    assert answer.done_reason in ("stop", "length")
-    assert answer.model == MODEL
-
-
-def test_a_streamed_chat_says_what_a_whole_one_says(client: ollama.Client) -> None:
-    whole = client.chat(MODEL, messages=ASK, options=GREEDY)
-    parts = list(client.chat(MODEL, messages=ASK, options=GREEDY, stream=True))
-    assert "".join(part.message.content or "" for part in parts) == whole.message.content
-    assert [part.done for part in parts] == [False] * (len(parts) - 1) + [True]
-    assert parts[-1].eval_count == whole.eval_count == 12
-    assert len(parts) > 3
-
-
-def test_the_client_generates(client: ollama.Client) -> None:
-    answer = client.generate(MODEL, prompt="Say hello.", options=GREEDY)
-    parts = list(client.generate(MODEL, prompt="Say hello.", options=GREEDY, stream=True))
-    assert answer.response
-    assert "".join(part.response or "" for part in parts) == answer.response
-
-
-def test_an_answer_follows_its_format(client: ollama.Client) -> None:
-    schema = {"type": "object", "properties": {"age": {"type": "integer", "maximum": 99}}, "required": ["age"]}
-    options = {"seed": 3, "num_predict": 60}
-    whole = client.chat(MODEL, messages=ASK, format=schema, options=options)
-    assert json.loads(whole.message.content or "")["age"] <= 99
-    parts = list(client.chat(MODEL, messages=ASK, format=schema, options=options, stream=True))
-    assert "".join(part.message.content or "" for part in parts) == whole.message.content
-    assert client.generate(MODEL, prompt="Say hello.", format=schema, options=options).response == whole.message.content
-    raw = client.generate(MODEL, prompt="Age: ", raw=True, format={"type": "integer"}, options=options)
-    assert isinstance(json.loads(raw.response), int)
-    assert client.generate(MODEL, prompt="Age", format="json", options=GREEDY).response.startswith("{")
-
-
-def test_format_gives_what_llama_server_s_field_gives(client: ollama.Client, http: httpx.Client) -> None:
-    schema = {"type": "array", "items": {"enum": ["red", "blue"]}, "minItems": 2, "maxItems": 4}
-    body = {"messages": ASK, "json_schema": schema, "seed": 5, "max_tokens": 40}
-    there = http.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
-    here = client.chat(MODEL, messages=ASK, format=schema, options={"seed": 5, "num_predict": 40})
-    assert here.message.content == there
-
-
-def test_what_a_schema_asks_in_vain_is_in_the_receipt_whatever_brought_it(start_server: Start) -> None:
-    schema = {"type": "integer", "multipleOf": 3}
-    with (
-        start_server("--json-schema", json.dumps(schema), "-c", "512") as process,
-        httpx.Client(base_url=process.url, timeout=120) as http,
-    ):
-        asked: list[tuple[str, dict[str, Any]]] = [
-            ("/completion", {"prompt": "x", "n_predict": 3}),
-            ("/completion", {"prompt": "x", "n_predict": 3, "json_schema": schema}),
-            ("/v1/chat/completions", {"messages": ASK, "max_tokens": 3, "json_schema": schema}),
-            ("/api/chat", {"model": MODEL, "messages": ASK, "stream": False, "format": schema, "options": GREEDY}),
-        ]
-        for path, body in asked:
-            receipt = http.post(path, json=body).json()["bankml_receipt"]
-            assert ["multipleOf" in warning for warning in receipt["warnings"]] == [True], (path, body)
-        free = http.post("/completion", json={"prompt": "x", "n_predict": 3, "grammar": "root ::= .*"}).json()
-        assert free["bankml_receipt"]["warnings"] == []
-
-
-def test_a_format_that_cannot_be_is_refused(http: httpx.Client) -> None:
-    for path, given in (("/api/chat", {"messages": ASK}), ("/api/generate", {"prompt": "x", "raw": True})):
-        response = http.post(path, json={"model": MODEL, "format": {"type": "wat"}, **given})
-        assert response.status_code == 400
-        assert "unrecognized type wat" in response.json()["error"]
-
-
-def test_generate_says_what_chat_says(client: ollama.Client) -> None:
-    chatted = client.chat(MODEL, messages=[{"role": "system", "content": "You are terse."}, *ASK], options=GREEDY)
-    generated = client.generate(MODEL, prompt="Say hello.", system="You are terse.", options=GREEDY)
-    assert generated.response == chatted.message.content
-    assert generated.prompt_eval_count == chatted.prompt_eval_count
+# -- about the server --------------------------------------------------------------------------------------------------
 
 
 def test_the_client_lists_what_there_is_and_what_runs(client: ollama.Client) -> None:
@@ -164,31 +84,6 @@ def test_the_client_shows_a_model(client: ollama.Client) -> None:
     assert shown.modelinfo["general.architecture"] == "llama"
     assert shown.modelinfo["general.parameter_count"] == 134_515_008
     assert shown.modelinfo["tokenizer.ggml.tokens"] is None
-
-
-async def test_the_async_client_streams(server: ServerProcess) -> None:
-    async with ollama.AsyncClient(host=server.url) as client:
-        whole = await client.chat(MODEL, messages=ASK, options=GREEDY)
-        parts = [part async for part in await client.chat(MODEL, messages=ASK, options=GREEDY, stream=True)]
-        assert "".join(part.message.content or "" for part in parts) == whole.message.content
-
-
-async def test_requests_that_come_together_are_all_answered(server: ServerProcess) -> None:
-    async with ollama.AsyncClient(host=server.url) as client:
-        asked = (client.generate(MODEL, prompt=f"Count to {n}.", options=GREEDY) for n in range(4))
-        answers = await asyncio.gather(*asked)
-        assert all(answer.response for answer in answers)
-
-
-def test_the_client_raises_what_the_server_says(client: ollama.Client) -> None:
-    with pytest.raises(ollama.ResponseError, match="model 'nosuch' not found") as error:
-        client.chat("nosuch", messages=ASK)
-    assert error.value.status_code == 404
-    with pytest.raises(ollama.ResponseError, match="library/smollm2:latest does not support tools"):
-        client.chat(MODEL, messages=ASK, tools=[{"type": "function", "function": {"name": "f"}}])
-
-
-# -- about the server --------------------------------------------------------------------------------------------------
 
 
 def test_the_root_is_recognised_as_ollamas(http: httpx.Client) -> None:
@@ -224,6 +119,40 @@ def test_a_verbose_show_has_the_arrays_and_the_tensors(http: httpx.Client) -> No
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def test_format_gives_what_llama_server_s_field_gives(client: ollama.Client, http: httpx.Client) -> None:
+    schema = {"type": "array", "items": {"enum": ["red", "blue"]}, "minItems": 2, "maxItems": 4}
+    body = {"messages": ASK, "json_schema": schema, "seed": 5, "max_tokens": 40}
+    there = http.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]["content"]
+    here = client.chat(MODEL, messages=ASK, format=schema, options={"seed": 5, "num_predict": 40})
+    assert here.message.content == there
+
+
+def test_what_a_schema_asks_in_vain_is_in_the_receipt_whatever_brought_it(start_server: Start) -> None:
+    schema = {"type": "integer", "multipleOf": 3}
+    with (
+        start_server("--json-schema", json.dumps(schema), "-c", "512") as process,
+        httpx.Client(base_url=process.url, timeout=120) as http,
+    ):
+        asked: list[tuple[str, dict[str, Any]]] = [
+            ("/completion", {"prompt": "x", "n_predict": 3}),
+            ("/completion", {"prompt": "x", "n_predict": 3, "json_schema": schema}),
+            ("/v1/chat/completions", {"messages": ASK, "max_tokens": 3, "json_schema": schema}),
+            ("/api/chat", {"model": MODEL, "messages": ASK, "stream": False, "format": schema, "options": GREEDY}),
+        ]
+        for path, body in asked:
+            receipt = http.post(path, json=body).json()["bankml_receipt"]
+            assert ["multipleOf" in warning for warning in receipt["warnings"]] == [True], (path, body)
+        free = http.post("/completion", json={"prompt": "x", "n_predict": 3, "grammar": "root ::= .*"}).json()
+        assert free["bankml_receipt"]["warnings"] == []
+
+
+def test_a_format_that_cannot_be_is_refused(http: httpx.Client) -> None:
+    for path, given in (("/api/chat", {"messages": ASK}), ("/api/generate", {"prompt": "x", "raw": True})):
+        response = http.post(path, json={"model": MODEL, "format": {"type": "wat"}, **given})
+        assert response.status_code == 400
+        assert "unrecognized type wat" in response.json()["error"]
 
 
 @pytest.mark.parametrize(("path", "key"), [("/api/generate", "response"), ("/api/chat", "message")])
@@ -383,66 +312,6 @@ def test_a_final_assistant_message_is_continued(http: httpx.Client) -> None:
     messages = [*ASK, {"role": "assistant", "content": begun}]
     rest = post(http, "/api/chat", messages=messages, options=GREEDY)["message"]["content"]
     assert (begun + rest).startswith(whole)
-
-
-# -- the context -------------------------------------------------------------------------------------------------------
-
-
-def conversation(turns: int) -> list[dict[str, str]]:
-    said = [{"role": "system", "content": "You are terse."}]
-    for turn in range(turns):
-        said.append({"role": "user", "content": f"Question {turn}: what is {turn} and {turn}?"})
-        said.append({"role": "assistant", "content": f"It is {2 * turn}, as everybody knows."})
-    return [*said, {"role": "user", "content": "And what is one and one?"}]
-
-
-def test_num_ctx_drops_the_oldest_messages_and_says_so(http: httpx.Client) -> None:
-    messages = conversation(10)
-    whole = post(http, "/api/chat", messages=messages, options=GREEDY)
-    assert "bankml_truncated" not in whole
-    cut = post(http, "/api/chat", messages=messages, options={**GREEDY, "num_ctx": 128})
-    dropped = cut["bankml_truncated"]
-    assert cut["prompt_eval_count"] < 128 < whole["prompt_eval_count"]
-    left = [messages[0], *messages[1 + dropped :]]
-    same = post(http, "/api/chat", messages=left, options=GREEDY)
-    assert same["prompt_eval_count"] == cut["prompt_eval_count"]
-    assert same["message"]["content"].startswith(cut["message"]["content"])
-
-
-def test_an_answer_ends_where_a_context_of_num_ctx_would_be_full(http: httpx.Client) -> None:
-    options = {"temperature": 0, "num_ctx": 64, "stop": ["never"]}
-    answer = post(http, "/api/chat", messages=conversation(1), options=options)
-    assert answer["done_reason"] == "length"
-    assert answer["prompt_eval_count"] + answer["eval_count"] == 64
-
-
-def test_a_conversation_longer_than_the_context_loses_its_oldest_messages(http: httpx.Client) -> None:
-    answer = post(http, "/api/chat", messages=conversation(30), options=GREEDY)
-    assert answer["bankml_truncated"] > 0
-    assert answer["prompt_eval_count"] < CONTEXT
-
-
-def test_a_conversation_that_must_not_be_cut_is_refused(http: httpx.Client) -> None:
-    body = {"model": MODEL, "messages": conversation(10), "options": {"num_ctx": 128}, "truncate": False}
-    response = http.post("/api/chat", json=body)
-    assert response.status_code == 400
-    assert "exceeds the available context size (128 tokens)" in response.json()["error"]
-
-
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("raw", [True, False])
-def test_a_prompt_longer_than_the_context_is_a_400(http: httpx.Client, raw: bool, stream: bool) -> None:
-    body = {"model": MODEL, "prompt": "word " * 1000, "raw": raw, "stream": stream}
-    response = http.post("/api/generate", json=body)
-    assert response.status_code == 400
-    assert re.search(r"request \(\d+ tokens\) exceeds the available context size", response.json()["error"])
-    assert post(http, "/api/generate", prompt="Hi", options=GREEDY)["response"]
-
-
-def test_a_num_ctx_above_the_served_context_is_a_400(http: httpx.Client) -> None:
-    response = http.post("/api/generate", json={"model": MODEL, "prompt": "Hi", "options": {"num_ctx": 1024}})
-    assert response.status_code == 400
-    assert response.json() == {"error": "num_ctx 1024 is more than the context of 512 tokens that is served"}
 
 
 # -- loading and unloading ---------------------------------------------------------------------------------------------
