@@ -46,12 +46,17 @@ class _Talk:
         request: as it came.
         asked: what it asks.
         body: its bytes.
+
+    Raises:
+        ModelNotFound: there is no such model.
+        BadRequest: what the model adds to the request cannot be played.
     """
 
     def __init__(self, request: Request, asked: ollama.Request, body: bytes) -> None:
-        self.asked = asked
         self._body = body
         self._residency = residency_of(request)
+        self._entry = self._residency.catalog.resolve(asked.model)
+        self.asked = asked = asked.under(self._entry.layer)
         self._jobs = Jobs(asked, defaults_of(request))
         self._keep_alive = self._residency.keep_alive if asked.keep_alive is None else asked.keep_alive
         self._started_ns = self._loaded_ns = time.perf_counter_ns()
@@ -60,18 +65,19 @@ class _Talk:
         """Load the model, or unload it, and say so."""
         asked, residency = self.asked, self._residency
         if asked.keep_alive != 0:
-            async with residency.acquire(asked.model, self._keep_alive) as lease:
+            num_ctx = asked.options.num_ctx
+            async with residency.acquire(self._entry, self._keep_alive, num_ctx=num_ctx) as lease:
                 check_capabilities(asked, lease.model)
                 return shown_as.nothing_done(asked.api, asked.model, "load")
-        entry, resident = residency.catalog.resolve(asked.model), residency.current()
-        if resident is not None and resident.entry.path == entry.path:
+        resident = residency.current()
+        if resident is not None and resident.entry.same_weights(self._entry):
             await residency.unload()
         return shown_as.nothing_done(asked.api, asked.model, "unload")
 
     async def render(self) -> dict[str, Any]:
         """The prompt, and no answer."""
-        asked = self.asked
-        async with open_lease(self._residency, asked.model, self._jobs, keep_alive=self._keep_alive):
+        asked, num_ctx = self.asked, self.asked.options.num_ctx
+        async with open_lease(self._residency, self._entry, self._jobs, keep_alive=self._keep_alive, num_ctx=num_ctx):
             return shown_as.rendered(asked.api, asked.model, self._jobs.prompt.text)
 
     async def whole(self) -> dict[str, Any]:
@@ -152,7 +158,9 @@ class _Talk:
     async def _open(self) -> AsyncIterator[tuple[Answer, Receipt]]:
         """The engine at work on the answer, and its receipt."""
         asked, options = self.asked, self._residency.options
-        async with open_answer(self._residency, asked.model, self._jobs, keep_alive=self._keep_alive) as answer:
+        async with open_answer(
+            self._residency, self._entry, self._jobs, keep_alive=self._keep_alive, num_ctx=asked.options.num_ctx
+        ) as answer:
             self._loaded_ns = time.perf_counter_ns()
             ignored = (*asked.ignored, *self._jobs.unused)
             yield answer, Receipt(answer.entry, self._body, options, self._started_ns, ignored, answer.warnings)

@@ -19,12 +19,12 @@ from registry.errors import ModelNotFound
 from server.answers import open_lease
 from server.errors import ApiError
 from server.receipts import Receipt
-from server.routes.api_jobs import served_context
 from server.routes.common import json_response, parsed, residency_of, settings_of
 from server.routes.embeddings import Batch, pooling_of
 from server.streams import until_disconnect
 from server.wire.embeddings import SLOT_FORM, json_list
 from server.wire.golang import quote
+from server.wire.layers import parsed_options, served_context
 from server.wire.ollama_capabilities import lacking
 from server.wire.ollama_embed import (
     EmbedRequest,
@@ -98,6 +98,8 @@ async def _embedded(
     """
     residency, settings = residency_of(request), settings_of(request)
     keep_alive = residency.keep_alive if asked.keep_alive is None else asked.keep_alive
+    entry = residency.catalog.resolve(asked.model)
+    num_ctx = parsed_options(entry.layer, asked.options).num_ctx
 
     def build(model: Model) -> Batch[EmbedRequest]:
         if not asked.texts:
@@ -105,16 +107,15 @@ async def _embedded(
         pooling = pooling_of(settings, model)
         if pooling is Pooling.NONE:
             raise ApiError(501, f"{lacking(asked.model, 'embeddings')}: its file names no pooling; --pooling would")
-        n_ctx = served_context(asked.options.num_ctx, model)
+        n_ctx = served_context(num_ctx, model.n_ctx)
         texts = [tokens_of(text, model, n_ctx, splits=pooling.splits, cuts=asked.cuts) for text in asked.texts]
         return Batch(asked, texts, pooling)
 
-    async with open_lease(residency, asked.model, build, keep_alive=keep_alive) as (lease, batch):
+    async with open_lease(residency, entry, build, keep_alive=keep_alive, num_ctx=num_ctx) as (lease, batch):
         load_ns = time.perf_counter_ns() - started_ns
         if not batch.texts:
             return Embedded([], load_ns)
         vectors = await embed_all(lease, batch.texts, batch.pooling, SLOT_FORM)
-        entry = lease.entry
     found = await asyncio.to_thread(lambda: [shown(vector) for vector in vectors])
     n_tokens = sum(map(len, batch.texts))
     receipt = Receipt(entry, body, residency.options, started_ns, asked.ignored)

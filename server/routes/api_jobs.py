@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from engine.chat_formats.formats import ChatFormat
 from engine.errors import ContextOverflow
@@ -17,26 +17,12 @@ from server.wire.chat_output import formed
 from server.wire.fields import parse_fields
 from server.wire.golang import as_text
 from server.wire.infill import gap_prompt, missing_markers
+from server.wire.layers import served_context
 from server.wire.llama import Defaults, tokenize_prompt
 from server.wire.ollama_capabilities import incapable, lacking, supports_thinking, supports_tools
 from server.wire.ollama_fitting import fit_messages
 from server.wire.ollama_logprobs import Logprobs
 from slots.slot import Job
-
-MIN_CTX: Final = 4
-"""Tokens of the smallest context Ollama runs with; a `num_ctx` below counts as this."""
-
-
-def served_context(num_ctx: int | None, model: Model) -> int:
-    """The tokens of context that a request has.
-
-    Raises:
-        BadRequest: it wants more than there are.
-    """
-    n_ctx = model.n_ctx if num_ctx is None else max(num_ctx, MIN_CTX)
-    if n_ctx > model.n_ctx:
-        raise BadRequest(f"num_ctx {n_ctx} is more than the context of {model.n_ctx} tokens that is served")
-    return n_ctx
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +71,7 @@ class Jobs:
         """
         asked, options = self.asked, self.asked.options
         check_capabilities(asked, model)
-        n_ctx = served_context(options.num_ctx, model)
+        n_ctx = served_context(options.num_ctx, model.n_ctx)
         self.prompt = prompt = self._prompt(model, n_ctx - 1)
         room = n_ctx - len(prompt.tokens)
         if room <= 0:

@@ -37,7 +37,7 @@ from server.wire import layers, openai
 from server.wire.chat_output import formed
 from server.wire.llama import Format, with_native
 from server.wire.named_events import Event, NamedEvents
-from server.wire.ollama import fit_messages
+from server.wire.ollama_fitting import fit_messages
 from slots.slot import Job
 
 

@@ -70,7 +70,7 @@ def body_under(layer: Layer | None, body: Mapping[str, Any]) -> dict[str, Any]:
     """
     if layer is None:
         return dict(body)
-    options = _options(layer)
+    options = parsed_options(layer, {})
     fields: dict[str, Any] = dict(options.sampling)
     if options.stop:
         fields["stop"] = list(options.stop)
@@ -86,7 +86,7 @@ def body_under(layer: Layer | None, body: Mapping[str, Any]) -> dict[str, Any]:
 
 def context_of(layer: Layer | None) -> int | None:
     """The tokens of context that the model asks for; None for all that is served."""
-    return None if layer is None else _options(layer).num_ctx
+    return None if layer is None else parsed_options(layer, {}).num_ctx
 
 
 def served_context(num_ctx: int | None, n_ctx: int) -> int:
@@ -105,9 +105,17 @@ def served_context(num_ctx: int | None, n_ctx: int) -> int:
     return wanted
 
 
-def _options(layer: Layer) -> Options:
+def parsed_options(layer: Layer | None, given: Mapping[str, Any]) -> Options:
+    """What Ollama's options of a request ask for, over those of the model.
+
+    Args:
+        given: the request's, which can be played.
+
+    Raises:
+        BadRequest: a parameter of the model is none that can be played.
+    """
     try:
-        return parse_options(options_under(layer, {}))
+        return parse_options(options_under(layer, given))
     except InvalidBody as error:
         raise BadRequest(f"a parameter of this model cannot be played: {error}") from None
 

@@ -11,11 +11,13 @@ Every function that reads a body raises `InvalidBody`, a 400, whose text is Go's
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import orjson
 
+from registry.derived import Layer
+from server.wire import layers
 from server.wire.golang import InvalidBody, quote
 from server.wire.ollama_answers import Api
 from server.wire.ollama_fields import MESSAGE_FIELDS, Fields, checked_name, fields_of
@@ -81,7 +83,8 @@ class Request:
         think: whether to reason, or how hard; None for as the model does.
         stream: NDJSON lines, or one object.
         keep_alive: seconds the model stays afterwards, `FOREVER`, 0 to unload it; None for the server's default.
-        options: see `Options`.
+        options: what is asked of the sampler and the context; see `Options`.
+        given_options: the same, as they were given.
         truncate: drop the oldest messages of a conversation that does not fit, instead of refusing it.
         top_logprobs: how many of the most likely tokens to show beside each token; None to show no probabilities.
         schema: a JSON schema that the answer follows (`format`); None for any text.
@@ -100,6 +103,7 @@ class Request:
     stream: bool = True
     keep_alive: float | None = None
     options: Options = field(default_factory=Options)
+    given_options: Mapping[str, Any] = field(default_factory=dict)
     truncate: bool = True
     top_logprobs: int | None = None
     schema: Mapping[str, Any] | None = None
@@ -115,6 +119,21 @@ class Request:
     def raw(self) -> bool:
         """The prompt is continued as it is."""
         return self.prompt is not None and not self.suffix
+
+    def under(self, layer: Layer | None) -> Request:
+        """The request with what its model adds.
+
+        Raises:
+            BadRequest: a parameter of the model is none that can be played.
+        """
+        if layer is None:
+            return self
+        if self.api == "chat":
+            messages = layers.chat_messages(layer, self.messages)
+        else:
+            messages = layers.prompt_messages(layer, self.messages, goes_on=bool(self.context))
+        options = layers.parsed_options(layer, self.given_options)
+        return replace(self, messages=tuple(messages), options=options)
 
     def chat_body(self, messages: Sequence[Message]) -> dict[str, Any]:
         """The chat request of llama-server that asks for an answer to `messages`, without what samples it."""
@@ -239,7 +258,8 @@ def _call(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _request(api: Api, model: str, given: Mapping[str, Any], ignored: Sequence[str], **said: Any) -> Request:
     _refuse_unplayed(model, given)
-    options = parse_options(given.get("options", {}))
+    given_options = given.get("options", {})
+    options = parse_options(given_options)
     top_logprobs = given.get("top_logprobs", 0) if given.get("logprobs") else None
     unused = ["top_logprobs"] if given.get("top_logprobs") and top_logprobs is None else []
     return Request(
@@ -249,6 +269,7 @@ def _request(api: Api, model: str, given: Mapping[str, Any], ignored: Sequence[s
         stream=given.get("stream", True),
         keep_alive=given.get("keep_alive"),
         options=options,
+        given_options=given_options,
         truncate=given.get("truncate", True),
         top_logprobs=top_logprobs,
         schema=_schema(given.get("format")),

@@ -18,7 +18,7 @@ from server.errors import BadRequest
 from server.wire.golang import InvalidBody, as_text
 from server.wire.llama import MAX_PROMPTS
 from server.wire.ollama_fields import Fields, checked_name, fields_of
-from server.wire.ollama_options import Options, parse_options
+from server.wire.ollama_options import parse_options
 
 EMBED_FIELDS: Final[Fields] = {
     "model": "string",
@@ -52,7 +52,7 @@ class EmbedRequest:
         keep_alive: as in `ollama.Request`.
         cuts: a text too long for the context loses its end, instead of being refused.
         dimensions: how many numbers to keep of a vector, 0 for all.
-        options: see `Options`.
+        options: as they were given, each of them one that can be played.
         ignored: names of what changes nothing here.
     """
 
@@ -61,7 +61,7 @@ class EmbedRequest:
     keep_alive: float | None = None
     cuts: bool = True
     dimensions: int = 0
-    options: Options = field(default_factory=Options)
+    options: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
 
 
@@ -122,10 +122,11 @@ def _texts(value: Any) -> tuple[str, ...]:
     raise InvalidBody("invalid input type")
 
 
-def _options(given: Mapping[str, Any]) -> tuple[Options, list[str]]:
+def _options(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
     """The options, and the names of those without a meaning here: nothing is sampled."""
-    options = parse_options(given.get("options", {}))
-    asked = [name for name, value in given.get("options", {}).items() if value is not None and name != "num_ctx"]
+    options = given.get("options", {})
+    parse_options(options)  # what cannot be played is refused
+    asked = [name for name, value in options.items() if value is not None and name != "num_ctx"]
     return options, [f"options.{name}" for name in asked]
 
 
