@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Iterator
 from typing import Any
 
 import ollama
@@ -15,6 +17,16 @@ from testing.oracles.converted_exchanges import weather_in
 from testing.server_process import BankmlServer
 
 MODEL = "smollm2"
+
+# These classes never close their connections.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def connections_end_here() -> Iterator[None]:
+    """What is left open is closed before another test sees it."""
+    yield
+    gc.collect()
 
 
 def chat_model(server: BankmlServer, **options: Any) -> ChatOllama:
