@@ -14,7 +14,7 @@ from server.commands.errors import CommandError
 from server.commands.files import guard
 from server.commands.models import cp, list_models, list_running, rm, show, stop
 from server.commands.serving import run, serve
-from server.commands.transfers import pull
+from server.commands.transfers import pull, push
 from server.commands.version import version, version_option
 
 _CONTEXT = {
@@ -40,7 +40,7 @@ def command() -> None:
     """A local LLM server: llama-server's answers, faster, from verified model files."""
 
 
-for _verb in (serve, run, show, stop, pull, list_models, list_running, cp, rm, guard, version):
+for _verb in (serve, run, show, stop, pull, push, list_models, list_running, cp, rm, guard, version):
     command.add_command(_verb)
 
 

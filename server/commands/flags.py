@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import click
@@ -12,19 +12,34 @@ from server.flags import IGNORED, REFUSED, Foreign, refusal, refused_by_environm
 
 
 class FlagCommand(click.Command):
-    """A command whose flags are the settings and llama-server's other flags; made on first use."""
+    """A command whose flags are the settings and llama-server's other flags; made on first use.
 
-    def __init__(self, *args: Any, groups: Callable[[str], bool] = lambda _: True, **kwargs: Any) -> None:
+    Args:
+        groups: which headings of settings its help shows; the others' flags are taken too.
+        alone: flags whose value may be left out, and must follow a `=` when it is not.
+    """
+
+    def __init__(
+        self, *args: Any, groups: Callable[[str], bool] = lambda _: True, alone: tuple[str, ...] = (), **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._groups = groups
+        self._alone = alone
         self._own = list(self.params)
         self._built = False
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         if not self._built:
             self._built = True
-            self.params = self._own + _setting_options(self._groups) + _foreign_options()
+            taken = {name for param in self._own for name in param.opts}
+            self.params = self._own + _setting_options(self._groups, taken) + _foreign_options()
         return super().get_params(ctx)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """A flag of `alone` that is given without a value means true; the next word is not its value."""
+        end = args.index("--") if "--" in args else len(args)
+        args = [f"{word}=true" if word in self._alone else word for word in args[:end]] + args[end:]
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The settings under their headings, then the names of what is ignored and of what is refused."""
@@ -56,8 +71,12 @@ class _Option(click.Option):
     group = "Other"
 
 
-def _setting_options(groups: Callable[[str], bool]) -> list[click.Parameter]:
-    """One option for each setting whose heading is wanted; values stay text, `Settings` reads them."""
+def _setting_options(groups: Callable[[str], bool], taken: Collection[str]) -> list[click.Parameter]:
+    """One option for each setting, hidden unless its heading is wanted; values stay text, `Settings` reads them.
+
+    Args:
+        taken: spellings that mean something else here.
+    """
     from server.settings import FLAGS, Settings
 
     options: list[click.Parameter] = []
@@ -70,20 +89,19 @@ def _setting_options(groups: Callable[[str], bool]) -> list[click.Parameter]:
             text += (
                 f" (default: {field.default:g})" if isinstance(field.default, float) else f" (default: {field.default})"
             )
+        names = [spelling for spelling in flag.names if spelling not in taken]
         if flag.optional:
             option = _Option(
-                [f"set_{name}", *flag.names], metavar=flag.metavar, type=str, help=text, is_flag=False, flag_value=""
+                [f"set_{name}", *names], metavar=flag.metavar, type=str, help=text, is_flag=False, flag_value=""
             )
         elif flag.metavar:
-            option = _Option(
-                [f"set_{name}", *flag.names], metavar=flag.metavar, type=str, help=text, multiple=flag.many
-            )
+            option = _Option([f"set_{name}", *names], metavar=flag.metavar, type=str, help=text, multiple=flag.many)
         elif flag.off:
             n_alone = len(flag.names) - len(flag.off)
             spelled = [*flag.names[:n_alone], *map("/".join, zip(flag.names[n_alone:], flag.off, strict=True))]
             option = _Option([f"set_{name}", *spelled], is_flag=True, default=None, help=text)
         else:
-            option = _Option([f"set_{name}", *flag.names], is_flag=True, flag_value="on", type=str, help=text)
+            option = _Option([f"set_{name}", *names], is_flag=True, flag_value="on", type=str, help=text)
         option.group = flag.group
         option.hidden = not groups(flag.group)
         options.append(option)

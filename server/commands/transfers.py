@@ -1,13 +1,37 @@
-"""`bankml pull`."""
+"""`bankml pull` and `bankml push`."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from registry.names import ModelName
+
+_insecure = click.option("--insecure", is_flag=True, help="The registry may be reached over plain HTTP.")
 
 
 @click.command()
-def pull() -> None:
-    """Fetch the default model into the cache, if it is not there, and print its path."""
+@click.argument("model", required=False)
+@_insecure
+def pull(model: str | None, insecure: bool) -> None:
+    """Have the server fetch MODEL from a registry.
+
+    Without MODEL, and without a server: fetches the default model into the cache, if it is not there, and prints its
+    path.
+    """
+    if model is None:
+        _pull_default()
+        return
+    from server.commands.client import Client
+    from server.commands.pulling import pull as follow
+
+    with Client.from_environment() as client:
+        follow(client, model, insecure=insecure)
+
+
+def _pull_default() -> None:
     from registry.download import ensure
     from registry.errors import RegistryError
     from registry.progress import OnTerminal
@@ -20,3 +44,35 @@ def pull() -> None:
     finally:
         progress.close()
     click.echo(path)
+
+
+@click.command()
+@click.argument("model")
+@_insecure
+def push(model: str, insecure: bool) -> None:
+    """Send a model to a registry."""
+    from registry.names import InvalidModelName, ModelName
+    from server.commands.client import Client, ClientError
+    from server.commands.errors import CommandError
+    from server.commands.pulling import push as follow
+
+    try:
+        name = ModelName.parse(model)
+    except InvalidModelName as error:
+        raise CommandError(str(error)) from error
+    with Client.from_environment() as client:
+        try:
+            follow(client, model, insecure=insecure)
+        except ClientError as error:
+            if any(words in str(error).lower() for words in ("access denied", "unauthorized")):
+                text = "you are not authorized to push to this namespace, create the model under a namespace you own"
+                raise ClientError(text, error.status) from error
+            raise
+    click.echo(f"\nYou can find your model at:\n\n\t{destination(name)}")
+
+
+def destination(name: ModelName) -> str:
+    """Where a pushed model is to be found."""
+    if name.host.lower().endswith((".ollama.ai", ".ollama.com")):
+        return f"https://ollama.com/{name.shown.removesuffix(':latest')}"
+    return name.full

@@ -11,14 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
-from server.run import HELP, MessageLines, Talk, server_url, summary
-from server.settings import load_settings
+from server.commands.display import summary
+from server.commands.talk import MessageLines
 from testing.server_process import ServerProcess
 
 Start = Callable[..., AbstractContextManager[ServerProcess]]
@@ -58,48 +58,6 @@ def test_an_unfinished_message_can_be_forgotten() -> None:
     assert reader.push("two") == "two"
 
 
-def test_commands_change_what_is_asked() -> None:
-    talk = Talk("m", messages=[{"role": "user", "content": "x"}])
-    talk.command("/set system You are terse.")
-    talk.command("/set parameter temperature 0")
-    talk.command("/set parameter stop a b")
-    assert talk.request() == {
-        "model": "m",
-        "messages": [{"role": "system", "content": "You are terse."}, {"role": "user", "content": "x"}],
-        "options": {"temperature": 0, "stop": ["a", "b"]},
-    }
-    talk.command("/clear")
-    assert talk.messages == []
-    assert talk.system == "You are terse."
-    talk.command("/set verbose")
-    assert talk.verbose
-    talk.command("/set quiet")
-    assert not talk.verbose
-
-
-@pytest.mark.parametrize("line", ["/?", "/help", "/set", "/set parameter", "/set nonsense"])
-def test_help_is_there_where_it_is_needed(line: str) -> None:
-    assert Talk("m").command(line) == HELP.rstrip()
-
-
-def test_an_unknown_command_is_named() -> None:
-    assert "/nonsense" in Talk("m").command("/nonsense and more")
-
-
-@pytest.mark.parametrize(
-    ("host", "url"),
-    [
-        ("127.0.0.1", "http://127.0.0.1:1234"),
-        ("0.0.0.0", "http://127.0.0.1:1234"),
-        ("::", "http://[::1]:1234"),
-        ("[::1]", "http://[::1]:1234"),
-        ("example.com,127.0.0.1", "http://example.com:1234"),
-    ],
-)
-def test_a_server_is_reached_where_it_listens(host: str, url: str) -> None:
-    assert server_url(load_settings({"host": host, "port": "1234"})) == url
-
-
 def test_a_summary_counts_only_what_was_computed() -> None:
     measured = {
         "total_duration": 3_000_000_000,
@@ -110,10 +68,17 @@ def test_a_summary_counts_only_what_was_computed() -> None:
         "eval_count": 50,
         "eval_duration": 500_000_000,
     }
-    text = summary(measured)
-    assert "30 (20 computed)" in text
-    assert "200.00 tokens/s" in text
-    assert "100.00 tokens/s" in text
+    assert summary(measured) == (
+        "total duration:       3s\n"
+        "load duration:        1ms\n"
+        "prompt eval count:    30 token(s)\n"
+        "prompt cached:        10 token(s)\n"
+        "prompt eval duration: 100ms\n"
+        "prompt eval rate:     200.00 tokens/s\n"
+        "eval count:           50 token(s)\n"
+        "eval duration:        500ms\n"
+        "eval rate:            100.00 tokens/s"
+    )
 
 
 # -- in pipes --------------------------------------------------------------------------------------------------------
@@ -164,7 +129,7 @@ def test_without_anything_to_answer_the_model_is_loaded(environment: dict[str, s
 
 def test_an_unknown_model_is_one_line_and_exit_1(environment: dict[str, str]) -> None:
     done = run(environment, "nosuch", "Say hello.")
-    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"bankml: model 'nosuch' not found\n")
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"Error: model 'nosuch' not found\n")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no model at all"])
@@ -185,7 +150,7 @@ def test_a_model_file_is_served_by_the_command_itself(
     flags = ("--temp", "0", "-n", "8")
     done = run(environment, *flags, str(model_path), "Say hello.")
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode() == greedy(server, "Say hello.", 8) + "\n"
+    assert done.stdout.decode() == greedy(server, "Say hello.", 8) + "\n\n"
 
 
 def test_with_the_model_as_a_flag_one_argument_is_the_prompt(
@@ -193,7 +158,7 @@ def test_with_the_model_as_a_flag_one_argument_is_the_prompt(
 ) -> None:
     done = run(environment, "--temp", "0", "-n", "8", "-m", str(model_path), "Say hello.")
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode() == greedy(server, "Say hello.", 8) + "\n"
+    assert done.stdout.decode() == greedy(server, "Say hello.", 8) + "\n\n"
 
 
 def test_without_a_server_the_command_serves_the_model_itself(
@@ -203,7 +168,7 @@ def test_without_a_server_the_command_serves_the_model_itself(
     environment |= {"OLLAMA_HOST": "127.0.0.1:1", "BANKML_MODEL": str(model_path), "BANKML_N_PREDICT": "8"}
     done = run(environment, "--temp", "0", "smollm2", "Say hello.")
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode() == greedy(server, "Say hello.", 8) + "\n"
+    assert done.stdout.decode() == greedy(server, "Say hello.", 8) + "\n\n"
 
 
 def test_a_reader_who_leaves_is_no_error_worth_a_traceback(environment: dict[str, str]) -> None:
@@ -240,6 +205,12 @@ class Terminal:
     def type(self, text: str) -> None:
         """Type a line."""
         os.write(self._main, text.encode() + b"\n")
+
+    def press(self, keys: str) -> None:
+        """Type keys that are no line, and see what happens for a moment."""
+        os.write(self._main, keys.encode())
+        with suppress(OSError):  # the terminal's other end is closed
+            self._read(0.3)
 
     def until(self, pattern: str) -> str:
         """What is shown up to and including the first match of `pattern`, which is taken away."""
@@ -282,7 +253,7 @@ def terminal(environment: dict[str, str]) -> Iterator[Terminal]:
 
 def test_a_talk_goes_on_until_bye(terminal: Terminal) -> None:
     terminal.type("/set parameter num_predict 5")
-    terminal.until("Set num_predict to 5")
+    terminal.until("Set parameter 'num_predict' to '5'")
     terminal.until(">>> ")
     for line in ("/set verbose", "/set parameter temperature 0"):
         terminal.type(line)
@@ -291,13 +262,13 @@ def test_a_talk_goes_on_until_bye(terminal: Terminal) -> None:
     terminal.until(r"\.\.\. ")
     terminal.type('hello."""')
     shown = terminal.until(">>> ")
-    assert "answer tokens:  5" in shown
+    assert "eval count:           5 token" in shown
     terminal.type("And again?")
     again = terminal.until(">>> ")
     # The second question's prompt holds the first and its answer, which the slot kept.
-    prompt = re.search(r"prompt tokens: +(\d+) \((\d+) computed\)", again)
+    prompt = re.search(r"prompt eval count: +(\d+) token\(s\)\nprompt cached: +(\d+) token", again)
     assert prompt is not None
-    assert int(prompt[2]) < int(prompt[1]) / 2
+    assert int(prompt[2]) > int(prompt[1]) / 2
     terminal.type("/bye")
     assert terminal.process.wait(PATIENCE) == 0
 
@@ -309,32 +280,35 @@ def test_ctrl_c_stops_an_answer_and_not_the_talk(terminal: Terminal) -> None:
     terminal.type("Write a long story about a dog.")  # its answer has 1,500 tokens
     terminal.until("Once upon a time")
     terminal.process.send_signal(signal.SIGINT)
-    assert "answer tokens" not in terminal.until(">>> ")
+    assert "eval count" not in terminal.until(">>> ")
     terminal.type("/set parameter num_predict 3")
     terminal.until(">>> ")
     terminal.type("Say hello.")
-    assert "answer tokens:" in terminal.until(">>> ")
+    assert "eval count:" in terminal.until(">>> ")
     terminal.type("/bye")
     assert terminal.process.wait(PATIENCE) == 0
 
 
 def test_ctrl_c_at_the_prompt_says_how_to_leave(terminal: Terminal) -> None:
-    terminal.interrupt_until("/bye to leave")
+    terminal.interrupt_until("/bye to exit")
     terminal.until(">>> ")
     terminal.type("/bye")
     assert terminal.process.wait(PATIENCE) == 0
 
 
 def test_the_end_of_input_ends_the_talk(terminal: Terminal) -> None:
-    terminal.type("\x04")
-    assert terminal.process.wait(PATIENCE) == 0
+    # Whoever types in the moment before the line is read types to the terminal, not to the command.
+    deadline = time.monotonic() + PATIENCE
+    while terminal.process.poll() is None and time.monotonic() < deadline:
+        terminal.press("\x04")
+    assert terminal.process.wait(1) == 0
 
 
 def test_a_refused_question_leaves_the_talk_going(terminal: Terminal) -> None:
-    terminal.type("/set parameter temperature hot")
+    terminal.type("/set parameter min_keep -3000000000")
     terminal.until(">>> ")
     terminal.type("Say hello.")
-    terminal.until('option "temperature" must be of type float32')
+    terminal.until('error: option "min_keep" must be of type integer')
     terminal.until(">>> ")
     terminal.type("/bye")
     assert terminal.process.wait(PATIENCE) == 0
