@@ -13,6 +13,7 @@ import random
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,6 +114,27 @@ def free_times(server: BankmlServer, count: int, *, in_answer: bool, streamed: b
     return times
 
 
+def sampled(server: BankmlServer) -> int:
+    """Tokens that the server has sampled so far, in answers that are over."""
+    lines = server.client.get("/metrics").text.splitlines()
+    return int(float(next(line.split()[1] for line in lines if line.startswith("llamacpp:tokens_predicted_total "))))
+
+
+def tokens_after(server: BankmlServer, count: int) -> list[int]:
+    """For each client that leaves a stream, how many tokens were sampled beyond those that it had read."""
+    found = []
+    for number in range(count):
+        before, n_read = sampled(server), 0
+        body = {"prompt": prompt(4), "n_predict": -1, "ignore_eos": True, "stream": True}
+        with send(server, "/completion", body) as client:
+            while n_read < 3 + number % 8:
+                n_read += client.recv(65536).count(b'"content"')
+        while server.get("/slots")[0]["is_processing"]:
+            time.sleep(0.002)
+        found.append(sampled(server) - before - n_read)
+    return found
+
+
 def measure_health(server: BankmlServer, seconds: float) -> None:
     """`/health` while nothing happens, while a token follows the other, and while long prompts are read."""
     print(f"health, idle:            {percentiles(health_times(server, seconds))}")
@@ -132,6 +154,8 @@ def measure_disconnects(server: BankmlServer, count: int) -> None:
         times = free_times(server, count // 8, in_answer=in_answer, streamed=streamed)
         where = f"{'in the answer' if in_answer else 'in the prompt'}, {'streamed' if streamed else 'whole'}"
         print(f"slot free again, {where}: {percentiles(times)}")
+    extra = Counter(tokens_after(server, max(8, count // 8)))
+    print(f"tokens beyond the last one read: {', '.join(f'{n} in {extra[n]} answers' for n in sorted(extra))}")
     with kept_busy(server, {"prompt": "Once", "n_predict": 20, "ignore_eos": True, "stream": True}):
         for in_answer, streamed in ways:
             for _ in range(count // 8):
@@ -170,7 +194,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--ubatch", type=int, default=512, help="tokens after which a prompt can be stopped")
     asked = parser.parse_args()
-    flags = ["-c", "2048", "--cache-ram", "0", "-ub", str(asked.ubatch)]
+    flags = ["-c", "2048", "--cache-ram", "0", "-ub", str(asked.ubatch), "--metrics"]
     with BankmlServer(asked.model, *flags, threads=asked.threads) as server:
         measure_health(server, asked.seconds)
         measure_half_open(server)

@@ -17,6 +17,7 @@ import uvicorn
 
 from server.app import create_app
 from server.protocol import HEAD_SECONDS, Protocol
+from server.scheduling import ask_for_short_slices
 from server.settings import Settings
 from server.streams import ServerStopping
 from slots.residency import Residency
@@ -58,6 +59,11 @@ class HttpServer(uvicorn.Server):
         self._residency = residency
         self._seconds = settings.shutdown_timeout
         self._files = files
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, in a thread that comes to its turn at once."""
+        ask_for_short_slices()
+        await super().serve(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The signal handler. uvicorn's would raise the signal again in the end, for whoever listened before."""

@@ -17,7 +17,7 @@ def test_percentiles() -> None:
 
 
 def test_each_measurement_says_what_it_found(model_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with BankmlServer(model_path, "-c", "1024", "--cache-ram", "0", "-ub", "32") as server:
+    with BankmlServer(model_path, "-c", "1024", "--cache-ram", "0", "-ub", "32", "--metrics") as server:
         measure_health(server, 0.1)
         measure_half_open(server)
         measure_disconnects(server, 8)
@@ -26,6 +26,7 @@ def test_each_measurement_says_what_it_found(model_path: Path, capsys: pytest.Ca
         *("health, idle", "health, while decoding", "health, in a prompt"),
         "health on new connections beside 64 half-open ones",
         *(f"slot free again, in the {where}, {how}" for where in ("answer", "prompt") for how in ("streamed", "whole")),
+        "tokens beyond the last one read",
         "RssAnon before and after 8 disconnects",
         "swap before and after",
     ]
