@@ -336,6 +336,7 @@ class ChatChunks:
         self._index = index
         self._deltas: list[MessageDelta] = []
         self._last_deltas: list[MessageDelta] = []
+        self._has_logprobs = False
         self._base = {
             "created": int(time.time()),
             "id": answer_id or new_id(),
@@ -361,6 +362,7 @@ class ChatChunks:
         chunks += [self._chunk(_shown_delta(delta)) for delta in self._deltas]
         if chunks and step.shown is not None and step.shown.best:
             chunks[-1]["choices"][0]["logprobs"] = {"content": shown_tokens([step.shown], self._form)}
+            self._has_logprobs = True
         if chunks and shows_timings(step, self._form):
             chunks[-1]["timings"] = step.timings.as_dict()
         if step.progress is not None:
@@ -381,10 +383,13 @@ class ChatChunks:
     def receipt(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
         """The receipt's event.
 
-        For clients that read `choices[0]` of every chunk it has one that adds nothing: no text, and no second reason
-        for the end, which some would append to the first.
+        For clients that read `choices[0]` of every chunk it has one that adds nothing: no text, no tokens where they
+        had probabilities, and no second reason for the end, which some would append to the first.
         """
-        return {**self._chunk({"content": ""}), "bankml_receipt": receipt}
+        chunk = self._chunk({"content": ""})
+        if self._has_logprobs:
+            chunk["choices"][0]["logprobs"] = {"content": []}
+        return {**chunk, "bankml_receipt": receipt}
 
 
 def _shown_delta(delta: MessageDelta) -> dict[str, Any]:

@@ -132,6 +132,16 @@ def test_the_client_reads_logprobs(sdk: openai.OpenAI) -> None:
     assert all(len(one.top_logprobs) == 2 and one.logprob <= 0 for one in logprobs.content)
 
 
+def test_every_chunk_with_text_to_come_has_logprobs(sdk: openai.OpenAI) -> None:
+    asked: dict[str, Any] = {"model": "any", "messages": ASK, "max_tokens": 3, "temperature": 0}
+    stream = sdk.chat.completions.create(**asked, logprobs=True, stream=True)
+    role, *chunks = [chunk.choices[0] for chunk in stream if chunk.choices]
+    assert role.delta.role == "assistant"
+    going_on = [choice.logprobs for choice in chunks if choice.finish_reason is None]
+    assert len(going_on) == 4  # the receipt's among them
+    assert [len(one.content) for one in going_on if one is not None and one.content is not None] == [1, 1, 1, 0]
+
+
 def test_an_answer_is_parsed_into_a_model(sdk: openai.OpenAI) -> None:
     ask: list[Any] = [{"role": "user", "content": "Name one city."}]
     answer = sdk.chat.completions.parse(model="any", messages=ask, temperature=0, max_tokens=64, response_format=City)
