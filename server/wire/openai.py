@@ -386,7 +386,7 @@ class ChatChunks:
         For clients that read `choices[0]` of every chunk it has one that adds nothing: no text, no tokens where they
         had probabilities, and no second reason for the end, which some would append to the first.
         """
-        chunk = self._chunk({"content": ""})
+        chunk = self._chunk({})
         if self._has_logprobs:
             chunk["choices"][0]["logprobs"] = {"content": []}
         return {**chunk, "bankml_receipt": receipt}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from requests.structures import CaseInsensitiveDict
 
 from testing.reference_suite import checks
 
@@ -78,7 +79,10 @@ def _fit_server(process: Any) -> None:
         start(self, *args, **kwargs)
 
     def fitted_request(self: Any, method: str, path: str, data: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return make_request(self, method, path.replace("/slots/1", "/slots/0"), _one_slot(data), *args, **kwargs)
+        path = path.replace("/slots/1", "/slots/0")
+        answer = make_request(self, method, path, _one_slot(data), *args, **kwargs)
+        answer.headers = CaseInsensitiveDict(answer.headers)  # which a plain dict would not be, against HTTP
+        return answer
 
     def fitted_stream(self: Any, method: str, path: str, data: Any = None, *args: Any, **kwargs: Any) -> Any:
         return make_stream_request(self, method, path, _one_slot(data), *args, **kwargs)

@@ -253,7 +253,7 @@ def test_the_receipts_event_has_a_choice_that_adds_nothing() -> None:
     chunks = chunks_of(chat(USER))
     event = chunks.receipt({"a": 1})
     assert event["bankml_receipt"] == {"a": 1}
-    assert event["choices"] == [{"finish_reason": None, "index": 0, "delta": {"content": ""}}]
+    assert event["choices"] == [{"finish_reason": None, "index": 0, "delta": {}}]
 
 
 def test_a_whole_answer_repeats_the_prefill_and_drops_a_cut_character() -> None:
