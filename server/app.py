@@ -94,23 +94,36 @@ def create_app(settings: Settings, residency: Residency) -> Starlette:
     app.state.metrics = Metrics(residency.options.n_batch)
     app.state.metrics.gauges += _parked_gauges(residency)
     residency.on_end = app.state.metrics.count
+    app.state.asleep = None
+    if settings.sleep_idle_seconds > 0:
+        residency.on_drop = lambda resident: setattr(app.state, "asleep", status.going_to_sleep(resident, settings))
     app.state.slot_folder = SlotFolder(settings.slot_save_path) if settings.slot_save_path else None
     return app
 
 
 def _parked_gauges(residency: Residency) -> list[Gauge]:
-    """What the states of other conversations take, as `/metrics` shows it."""
+    """What the states of other conversations take, as `/metrics` shows it; the limit stays while no model is loaded."""
+    limit = 0.0
 
-    def of_parked(read: Callable[[PromptCache], float]) -> Callable[[], float]:
+    def of_parked(read: Callable[[PromptCache], float], otherwise: Callable[[], float]) -> Callable[[], float]:
         def value() -> float:
             resident = residency.current()
             parked = None if resident is None else resident.slot.parked
-            return 0 if parked is None else read(parked)
+            return otherwise() if parked is None else read(parked)
 
         return value
 
+    def read_limit(parked: PromptCache) -> float:
+        nonlocal limit
+        limit = parked.limit
+        return limit
+
     return [
-        Gauge("bankml_parked_states", "states of other conversations in memory", of_parked(len)),
-        Gauge("bankml_parked_bytes", "bytes they take", of_parked(lambda parked: parked.size)),
-        Gauge("bankml_parked_limit_bytes", "bytes they may take, 0 for no limit", of_parked(lambda p: p.limit)),
+        Gauge("bankml_parked_states", "states of other conversations in memory", of_parked(len, lambda: 0)),
+        Gauge("bankml_parked_bytes", "bytes they take", of_parked(lambda parked: parked.size, lambda: 0)),
+        Gauge(
+            "bankml_parked_limit_bytes",
+            "bytes they may take, 0 for no limit",
+            of_parked(read_limit, lambda: limit),
+        ),
     ]

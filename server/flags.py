@@ -233,7 +233,6 @@ _REFUSED = """
 --skip-chat-parsing | LLAMA_ARG_SKIP_CHAT_PARSING | 0 off false disabled | not built
 --no-prefill-assistant | LLAMA_ARG_PREFILL_ASSISTANT | 1 on true enabled | a last assistant message is continued
 --reasoning-effort =LEVEL | LLAMA_ARG_REASONING_EFFORT | default | send reasoning_effort with the request
---sleep-idle-seconds =SECONDS | | -1 | use --keep-alive
 --log-prompts-dir =DIR | | | prompts are not written to files
 --embd-gemma-default | | | models come from files; use -m
 --fim-qwen-1.5b-default | | | models come from files; use -m

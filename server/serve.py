@@ -7,6 +7,7 @@ import errno
 import gc
 import importlib
 import logging
+import math
 import os
 import signal
 import socket
@@ -190,7 +191,13 @@ async def open_residency(settings: Settings, catalog: Catalog) -> Residency:
     from slots.slot import SlotOptions
 
     slot_options = SlotOptions(settings.cache_ram, settings.slot_prompt_similarity)
-    residency = Residency(catalog, options_of(settings), keep_alive=settings.keep_alive, slot_options=slot_options)
+    residency = Residency(
+        catalog,
+        options_of(settings),
+        keep_alive=settings.keep_alive,
+        slot_options=slot_options,
+        idle=math.inf if settings.sleep_idle_seconds < 0 else settings.sleep_idle_seconds,
+    )
     entry = catalog.default
     try:
         await residency.start()

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -88,6 +89,13 @@ def _json_object(value: object) -> object:
         raise ValueError(f"no JSON: {error}") from error
 
 
+def _sleep(seconds: int) -> int:
+    """llama-server's range."""
+    if seconds == 0 or not -1 <= seconds < 2**31:
+        raise ValueError("cannot be 0 or less than -1")
+    return seconds
+
+
 # What the engine's cache can hold; llama-server's other types change numbers and are refused until it can.
 CacheType = Literal["f16", "q8_0"]
 
@@ -132,6 +140,11 @@ class Settings(SamplingSettings):
         300.0,
         description="unload the model this long after an Ollama request that names no time: 5m, 90, 0, -1 never",
     )
+
+    sleep_idle_seconds: Annotated[
+        Annotated[int, AfterValidator(_sleep)],
+        flag("--sleep-idle-seconds", "BANKML_SLEEP_IDLE_SECONDS", "SECONDS", group=_MODEL),
+    ] = Field(-1, description="unload the model this long after the last request, until the next one (-1: never)")
 
     # -- context and batches
     n_ctx: Annotated[

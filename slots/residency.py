@@ -137,8 +137,10 @@ class Residency:
         options: how to open them.
         keep_alive: seconds a model stays after a request that names no keep-alive of its own; used by `touch(None)`.
         slot_options: for the slot of each model.
+        idle: seconds a model stays after any request, until one names a time of its own.
 
     Attributes:
+        on_drop: told of a model that is about to be unloaded, on the event loop.
         on_end: told of every task that ends, in the worker thread and before its last step is handed over.
         last: what was verified and loaded last, though its model may have gone.
     """
@@ -150,11 +152,14 @@ class Residency:
         *,
         keep_alive: float = 300.0,
         slot_options: SlotOptions | None = None,
+        idle: float = FOREVER,
     ) -> None:
         self.catalog = catalog
         self.options = options
         self.slot_options = slot_options or SlotOptions()
         self.keep_alive = keep_alive
+        self.idle = idle
+        self.on_drop: Callable[[Resident], None] = lambda resident: None
         self.on_end: Callable[[Entry, Task], None] = lambda entry, task: None
         self.interruption: Callable[[], Exception] | None = None
         self.last: Verification | None = None
@@ -361,7 +366,8 @@ class Residency:
             if future.done() and not future.cancelled() and future.exception() is None:
                 load_ns = time.perf_counter_ns() - started
                 model, identity = future.result()
-                self._resident = Resident(entry, model, self.slot_options.slot_of(model), load_ns, identity, FOREVER)
+                slot, expires_at = self.slot_options.slot_of(model), time.time() + self.idle
+                self._resident = Resident(entry, model, slot, load_ns, identity, self.idle, expires_at)
                 self.last = Verification.of(entry, model)
                 log.info("loaded %s from %s in %.2f s", entry.shown, entry.path, load_ns / 1e9)
         future.result()
@@ -396,13 +402,20 @@ class Residency:
                 return True
         return False
 
-    async def _drop(self) -> None:
+    def _taken(self) -> Resident | None:
+        """The resident model, which is resident no more."""
         resident, self._resident = self._resident, None
+        if resident is not None:
+            self.on_drop(resident)
+        return resident
+
+    async def _drop(self) -> None:
+        resident = self._taken()
         if resident is not None:
             await settle(self.submit(_free, resident))
 
     def _drop_then_release(self) -> None:
-        resident, self._resident = self._resident, None
+        resident = self._taken()
         if resident is None:
             self._engine.release()
             return

@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from server.errors import ApiError, BadRequest
 from server.routes.common import json_response, read_body, residency_of, settings_of
+from server.sleep import asleep_of
 from server.streams import until_disconnect
 from server.wire import slots as wire
 from server.wire.fields import wrong_type
@@ -24,6 +25,8 @@ async def slots(request: Request) -> Response:
     """`GET /slots`: what the slot does. With `fail_on_no_slot` a busy one is a 503."""
     if not settings_of(request).slots:
         raise ApiError(501, NO_SLOTS)
+    if (asleep := asleep_of(request)) is not None:
+        return json_response(asleep.slots)
     resident = await residency_of(request).current_or_default()
     shown = wire.slots_body(resident.slot, resident.model.n_ctx)
     if request.query_params.get("fail_on_no_slot") and shown[0]["is_processing"]:

@@ -19,8 +19,10 @@ from server.metrics import exposition
 from server.receipts import BUILD
 from server.routes.common import json_response, metrics_of, residency_of, settings_of, shown_name
 from server.settings import Settings
+from server.sleep import Asleep, asleep_of
 from server.wire import llama
 from server.wire.fields import CompletionFields
+from server.wire.slots import slots_body
 from slots.residency import Resident
 
 FILE_TYPES: Mapping[int, str] = {
@@ -58,12 +60,16 @@ async def health(request: Request) -> Response:
 
 async def models(request: Request) -> Response:
     """`GET /v1/models`: the resident model, or the default one, loaded for it."""
+    if (asleep := asleep_of(request)) is not None:
+        return json_response(asleep.models_now())
     resident = await residency_of(request).current_or_default()
     return json_response(models_body(resident, settings_of(request)))
 
 
 async def props(request: Request) -> Response:
     """`GET /props`."""
+    if (asleep := asleep_of(request)) is not None:
+        return json_response(asleep.props)
     resident = await residency_of(request).current_or_default()
     return json_response(props_body(resident, settings_of(request)))
 
@@ -84,6 +90,15 @@ async def metrics(request: Request) -> Response:
     series = kept.scrape(n_processing=int(residency.busy), n_deferred=residency.n_waiting)
     headers = {"content-type": "text/plain; version=0.0.4", "process-start-time-unix": str(int(kept.started))}
     return Response(exposition(series), headers=headers)
+
+
+def going_to_sleep(resident: Resident, settings: Settings) -> Asleep:
+    """What is said of a model once it is unloaded for want of requests."""
+    return Asleep(
+        models_body(resident, settings),
+        props_body(resident, settings) | {"is_sleeping": True},
+        slots_body(resident.slot, resident.model.n_ctx),
+    )
 
 
 def file_type(model: Model) -> str:
