@@ -92,3 +92,7 @@ class HashMismatch(DownloadError):
         super().__init__(f"{what} is not the pinned file: sha256 {found[:16]}..., expected {expected[:16]}...")
         self.expected = expected
         self.found = found
+
+
+class CreateRefused(RegistryError):
+    """A model that cannot be made as it was asked for; the message says why."""

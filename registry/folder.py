@@ -257,13 +257,26 @@ class ModelFolder:
             self._drop_unused(blob for model in removed for blob in self._blobs_of(model))
 
     def drop_unused(self, model: DerivedModel) -> None:
-        """Removes the blobs of a model that was replaced, where no other model uses them.
+        """Removes the blobs of a model that was replaced, where no other uses them and `OLLAMA_NOPRUNE` is not set.
 
         Raises:
             FolderError: they cannot be removed.
         """
-        with self.locked():
-            self._drop_unused(self._blobs_of(model))
+        if not _says_yes(os.environ.get("OLLAMA_NOPRUNE", "")):
+            with self.locked():
+                self._drop_unused(self._blobs_of(model))
+
+    def require_space(self, size: int) -> None:
+        """That the disk has room for so many bytes.
+
+        Raises:
+            FolderError: it has not, or there is no telling.
+        """
+        with self._explained():
+            _make(self.path)
+            free = shutil.disk_usage(self.path).free
+        if free < size:
+            raise FolderError(f"no space left in {self.path}: {size} bytes needed, {free} free")
 
     @contextmanager
     def locked(self) -> Iterator[None]:

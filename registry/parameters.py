@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
+import numpy as np
+
 from registry.errors import RegistryError
 
 Value = bool | int | float | list[str]
@@ -26,7 +28,7 @@ FORMS: Final[Mapping[str, Literal["int", "float", "bool", "strings"]]] = {
 DEPRECATED: Final = frozenset({"penalize_newline", "low_vram", "f16_kv", "logits_all", "vocab_only", "use_mlock"})
 """What older Modelfiles may have: Ollama's command says so and leaves it out."""
 
-_INT: Final = re.compile(r"[+-]?[0-9]+")
+_INT: Final = re.compile(r"[+-]?[0-9]{1,40}")  # Python reads no number of thousands of digits
 _FLOAT: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BOOLS: Final = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
@@ -59,7 +61,7 @@ def parse_parameter(name: str, values: Sequence[str]) -> Value:
     if form == "int" and _INT.fullmatch(text) and -(2**63) <= int(text) < 2**63:
         return int(text)
     if form == "float" and _FLOAT.fullmatch(text) and abs(number := float(text)) <= 3.4028234663852886e38:
-        return number
+        return float(str(np.float32(number)))  # the shortest text that is the same number in Ollama's 32 bits
     raise ParameterError(f"invalid {form} value [{' '.join(values)}]")
 
 

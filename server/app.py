@@ -18,6 +18,7 @@ from server.guards import READ_TIMEOUT, Guards
 from server.metrics import Gauge, Metrics
 from server.routes import (
     api,
+    api_create,
     api_embed,
     api_models,
     bankml,
@@ -44,7 +45,10 @@ OWN = (*status.routes, *llama.routes, *slots.routes, *embeddings.routes, *lora.r
 CONVERTED = (*responses.routes, *messages.routes, *input_tokens.routes)
 """What is asked in other words than a chat request, and answered as one."""
 
-ROUTES = (*OWN, *v1.routes, *CONVERTED, *api_models.routes, *api.routes, *api_embed.routes, *bankml.routes)
+OLLAMA = (*api_models.routes, *api_create.routes, *api.routes, *api_embed.routes)
+"""Ollama's endpoints."""
+
+ROUTES = (*OWN, *v1.routes, *CONVERTED, *OLLAMA, *bankml.routes)
 """All there is."""
 
 HANDLED = (

@@ -23,7 +23,9 @@ from engine.errors import (
     ModelFileLost,
     UnplayableModel,
 )
+from registry.derived import ManifestRefused
 from registry.errors import (
+    CreateRefused,
     ModelFileChanged,
     ModelFileError,
     ModelFileMissing,
@@ -31,6 +33,7 @@ from registry.errors import (
     ModelRefused,
     PinMismatch,
 )
+from registry.folder import DigestMismatch, FolderError, InvalidDigest
 from registry.names import InvalidModelName
 from server.streams import ClientDisconnected, ServerStopping
 
@@ -122,8 +125,12 @@ def as_api_error(error: Exception) -> ApiError:
             return ApiError(400, "JSON is nested too deep")
         case InvalidRequest() | InvalidModelFile() | UnplayableModel():
             return ApiError(400, str(error))
-        case ModelRefused() | PinMismatch() | InvalidModelName():
+        case ModelRefused() | PinMismatch() | InvalidModelName() | CreateRefused() | ManifestRefused():
             return ApiError(400, str(error))
+        case InvalidDigest() | DigestMismatch():
+            return ApiError(400, str(error))
+        case FolderError():
+            return ApiError(500, str(error))
         case ModelNotFound() | ModelFileMissing():
             return ApiError(404, str(error))
         case ModelFileChanged() | ModelFileError() | ModelFileLost() | ServerStopping():

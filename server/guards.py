@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
+import math
 from collections.abc import Sequence
 
 import orjson
@@ -29,6 +30,9 @@ BODY_SECONDS = 120.0
 
 MAX_BODIES = 256 * 1024 * 1024
 """Bytes of all bodies together whose requests are not answered yet."""
+
+UPLOADS = "/api/blobs/"
+"""Where bodies are files: they go to the disk as they come, and what limits them is the disk."""
 
 PUBLIC = frozenset({"/health", "/v1/health", "/"})
 """Paths that need no API key, as in llama-server."""
@@ -99,7 +103,7 @@ class Guards:
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        body = _Body(self, receive)
+        body = _Body(self, receive, unlimited=scope["path"].startswith(UPLOADS))
         try:
             await self.app(scope, body.receive, send)
         finally:
@@ -116,7 +120,7 @@ class Guards:
             and _must_be_json(scope, headers)
         ):
             return _refusal(scope, 415, "Content-Type must be application/json")
-        length = headers.get("content-length", "")
+        length = "" if scope["path"].startswith(UPLOADS) else headers.get("content-length", "")
         if length.isascii() and length.isdigit() and int(length) > self.max_body:
             return _refusal(scope, 413, PayloadTooLarge(self.max_body).message)
         return None
@@ -130,13 +134,17 @@ class Guards:
 
 
 class _Body:
-    """A request's body on its way in: one that grows past a limit or comes too slowly raises where it is read."""
+    """A request's body on its way in: one that grows past a limit or comes too slowly raises where it is read.
 
-    def __init__(self, doors: Guards, receive: Receive) -> None:
+    An unlimited one may be of any length and take any time, as long as it comes.
+    """
+
+    def __init__(self, doors: Guards, receive: Receive, *, unlimited: bool = False) -> None:
         self._doors = doors
         self._receive = receive
         self._reading = True
-        self._ends_at = asyncio.get_running_loop().time() + doors.body_seconds
+        self._unlimited = unlimited
+        self._ends_at = math.inf if unlimited else asyncio.get_running_loop().time() + doors.body_seconds
         self.n_read = 0
 
     async def receive(self) -> Message:
@@ -145,6 +153,8 @@ class _Body:
             return await self._receive()
         message = await self._next()
         self._reading = message["type"] == "http.request" and message.get("more_body", False)
+        if self._unlimited:
+            return message
         n_bytes = len(message.get("body", b""))
         self.n_read += n_bytes
         self._doors.n_held += n_bytes

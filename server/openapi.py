@@ -15,10 +15,12 @@ from typing import Any, Final
 from starlette.routing import BaseRoute, Route
 
 from server.errors import TYPES
+from server.guards import UPLOADS
 from server.receipts import VERSION
 from server.streams import NDJSON, SSE
 from server.wire.fields import ALIASES, CompletionFields
 from server.wire.ollama import CHAT_FIELDS, GENERATE_FIELDS, SHOW_FIELDS
+from server.wire.ollama_create import CREATE_FIELDS
 
 Schema = dict[str, Any]
 
@@ -118,6 +120,7 @@ _BODIES: Final[tuple[tuple[str, tuple[str, ...], Mapping[str, Schema], bool], ..
     (r"/api/chat", ("model",), _of_go(CHAT_FIELDS), False),
     (r"/api/generate", ("model",), _of_go(GENERATE_FIELDS), False),
     (r"/api/show", ("model",), _of_go(SHOW_FIELDS), False),
+    (r"/api/create", ("model",), _of_go(CREATE_FIELDS), False),
 )
 
 _NOT_ASKED: Final = frozenset({"ignored"})  # of `CompletionFields`, filled by the server
@@ -182,7 +185,9 @@ def _operation(route: Route, method: str) -> dict[str, Any]:
     if parameters:
         operation["parameters"] = parameters
     if method == "POST":
-        content = {"application/json": {"schema": _body(route.path)}}
+        content: Schema = {"application/json": {"schema": _body(route.path)}}
+        if route.path.startswith(UPLOADS):
+            content = {"application/octet-stream": {"schema": {}}}
         operation["requestBody"] = {"required": True, "content": content}
     operation["responses"] = dict(_responses(route.path))
     return operation

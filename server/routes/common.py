@@ -17,6 +17,7 @@ from engine.grammar import grammar_matcher
 from engine.model import Model
 from engine.timings import Timings
 from registry.catalog import Entry
+from registry.folder import ModelFolder
 from server.answers import Answer, Build, open_answer
 from server.errors import JSON, BadRequest, error_object, log_failure
 from server.metrics import Metrics
@@ -38,6 +39,18 @@ def residency_of(request: Request) -> Residency:
     """Who has the engine."""
     residency: Residency = request.app.state.residency
     return residency
+
+
+def folder_of(request: Request) -> ModelFolder:
+    """The folder of models.
+
+    Raises:
+        BadRequest: none is served.
+    """
+    folder = residency_of(request).catalog.folder
+    if folder is None:
+        raise BadRequest("no folder of models is served: start the server without a file, or with --registry")
+    return folder
 
 
 def settings_of(request: Request) -> Settings:

@@ -112,6 +112,10 @@ def _typed(value: Any, target: str, place: str) -> Any:
             return value
         case "[]api.Message":
             return [_message(item) for item in _list(value, target, place)]
+        case "map[string]string":
+            if not isinstance(value, dict):
+                raise mismatch(value, target, place)
+            return {name: "" if item is None else _typed(item, "string", place) for name, item in value.items()}
         case _ if target in _ELEMENTS:
             element = _ELEMENTS[target]
             return [_typed(item, element, place) for item in _list(value, target, place) if item is not None]

@@ -15,6 +15,7 @@ from registry.parameters import ParameterError, Value, parse_parameter, parse_pa
         ("temperature", "0.5", 0.5),
         ("temperature", "1", 1.0),
         ("top_p", "1e-1", 0.1),
+        ("top_p", "0.123456789", 0.12345679),  # 32 bits
         ("use_mmap", "T", True),
         ("use_mmap", "false", False),
         ("mirostat_tau", ".5", 0.5),
@@ -39,6 +40,7 @@ def test_every_text_of_stop_counts() -> None:
         ("seed", ["1.5", "x"], "invalid int value [1.5 x]"),
         ("seed", ["1_0"], "invalid int value [1_0]"),
         ("seed", ["9223372036854775808"], "invalid int value [9223372036854775808]"),
+        ("seed", ["9" * 5000], f"invalid int value [{'9' * 5000}]"),
         ("temperature", ["hot"], "invalid float value [hot]"),
         ("temperature", ["nan"], "invalid float value [nan]"),
         ("temperature", ["1e39"], "invalid float value [1e39]"),

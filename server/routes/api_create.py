@@ -1,0 +1,105 @@
+"""Ollama's endpoints that make models: `/api/create`, and `/api/blobs/:digest` for the files they are made of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from registry.creation import Creator
+from registry.folder import BlobWriter
+from server.errors import ApiError, as_api_error, log_failure
+from server.routes.common import folder_of, json_response, parsed, residency_of
+from server.streams import NDJSON, EventStream, ndjson, until_disconnect
+from server.wire.ollama_answers import error
+from server.wire.ollama_create import CreateRequest, parse_create
+
+_PIECE: Final = 1 << 20
+"""Bytes of an upload that are hashed and written in one go, away from the event loop."""
+
+
+async def create(request: Request) -> Response:
+    """`POST /api/create`: a model out of another one, or out of blobs."""
+    asked = parsed(parse_create, await request.body())
+    folder_of(request)
+    steps = _steps(request, asked)
+    if asked.stream:
+        return EventStream(_lines(steps), NDJSON)
+    return json_response(await until_disconnect(request, _last(steps)))
+
+
+async def head_blob(request: Request) -> Response:
+    """`HEAD /api/blobs/:digest`: whether the blob is here."""
+    digest = request.path_params["digest"]
+    if not await asyncio.to_thread(folder_of(request).has_blob, digest):
+        raise ApiError(404, f'blob "{digest}" not found')
+    return Response()
+
+
+async def post_blob(request: Request) -> Response:
+    """`POST /api/blobs/:digest`: the body becomes a blob, once it is whole and has this digest."""
+    folder, digest = folder_of(request), request.path_params["digest"]
+    if await asyncio.to_thread(folder.has_blob, digest):
+        return Response()
+    await asyncio.to_thread(folder.require_space, int(request.headers.get("content-length", 0)))
+    with await asyncio.to_thread(folder.blob_writer, digest) as writer:
+        await _receive(request, writer)
+        await asyncio.to_thread(writer.commit)
+    return Response(status_code=201)
+
+
+async def _receive(request: Request, writer: BlobWriter) -> None:
+    """Writes the body as it comes."""
+    waiting = bytearray()
+    async for chunk in request.stream():
+        waiting += chunk
+        if len(waiting) >= _PIECE:
+            await asyncio.to_thread(writer.write, bytes(waiting))
+            waiting.clear()
+    await asyncio.to_thread(writer.write, bytes(waiting))
+
+
+async def _steps(request: Request, asked: CreateRequest) -> AsyncGenerator[Mapping[str, Any], None]:
+    """The progress objects of a create."""
+    for warning in asked.warnings:
+        yield {"status": warning}
+    residency = residency_of(request)
+    async with aclosing(Creator(residency.catalog, residency.options).create(asked.recipe)) as steps:
+        async for step in steps:
+            yield step
+
+
+async def _last(steps: AsyncGenerator[Mapping[str, Any], None]) -> Mapping[str, Any]:
+    """The last of the progress objects; they all come first."""
+    last: Mapping[str, Any] = {}
+    async with aclosing(steps):
+        async for step in steps:
+            last = step
+    return last
+
+
+async def _lines(steps: AsyncGenerator[Mapping[str, Any], None]) -> AsyncGenerator[bytes, None]:
+    """Progress objects as NDJSON. What fails after the first line is the last one."""
+    began = False
+    try:
+        async with aclosing(steps):
+            async for step in steps:
+                yield ndjson(step)
+                began = True
+    except Exception as failure:
+        if not began:
+            raise
+        log_failure("a stream", failure)
+        yield ndjson(error(as_api_error(failure).message))
+
+
+routes = [
+    Route("/api/create", create, methods=["POST"]),
+    Route("/api/blobs/{digest}", head_blob, methods=["HEAD"]),
+    Route("/api/blobs/{digest}", post_blob, methods=["POST"]),
+]
