@@ -13,8 +13,8 @@ import json
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -63,6 +63,17 @@ class Registry:
         self.host = name.host.lower()
         self.base = f"{'http' if insecure else 'https'}://{self.host}/v2/{name.namespace}/{name.model}"
 
+    def send_elsewhere(
+        self, url: str, size: int, content: Callable[[], AsyncIterator[bytes]]
+    ) -> AbstractAsyncContextManager[httpx.Response]:
+        """Puts a body at a place outside the registry, which a redirect named, without a token.
+
+        Raises:
+            httpx.HTTPError: there is no answer.
+        """
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        return self._client.stream("PUT", url, headers=headers, content=content())
+
     async def manifest(self) -> bytes:
         """The manifest's bytes, as they are.
 
@@ -84,7 +95,7 @@ class Registry:
 
     @asynccontextmanager
     async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, content: bytes | None = None
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, content: bytes = b""
     ) -> AsyncIterator[httpx.Response]:
         """An answer that is no error.
 
@@ -92,7 +103,7 @@ class Registry:
             NotThere, Refused, Unauthorized, TransferError: as the registry has it, or there is no answer.
         """
         try:
-            async with self.send(method, url, headers=headers, content=content) as response:
+            async with self.send(method, url, headers=headers, content=lambda: content) as response:
                 if response.status_code >= 400:
                     raise await refused(response)
                 yield response
@@ -106,9 +117,14 @@ class Registry:
         url: str,
         *,
         headers: Mapping[str, str] | None = None,
-        content: bytes | AsyncIterator[bytes] | None = None,
+        content: Callable[[], bytes | AsyncIterator[bytes]] = bytes,
+        redirects: bool = True,
     ) -> AsyncIterator[httpx.Response]:
         """Any answer but a 401, for which a token is got once.
+
+        Args:
+            content: makes the request's body, once for each time it is sent.
+            redirects: whether they are followed.
 
         Raises:
             Unauthorized: the registry wants to know who asks.
@@ -118,7 +134,9 @@ class Registry:
             given = dict(headers or {})
             if self._token and httpx.URL(url).netloc.decode() == self.host:  # a token is for nobody else
                 given["Authorization"] = f"Bearer {self._token}"
-            async with self._client.stream(method, url, headers=given, content=content) as response:
+            async with self._client.stream(
+                method, url, headers=given, content=content() or None, follow_redirects=redirects
+            ) as response:
                 if response.status_code != 401:
                     yield response
                     return

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Final
 
 from registry.derived import Base, DerivedModel, Layer
 from registry.folder import ModelFolder
@@ -24,25 +23,7 @@ from registry.transfer.client import Registry, open_client
 from registry.transfer.errors import NotPlayable, TransferError
 from registry.transfer.fetch import Patience
 from registry.transfer.manifest import Manifest
-
-TICK: Final = 0.06
-"""Seconds between two progress lines of a blob, as in Ollama."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """One progress line.
-
-    Args:
-        status: what is being done.
-        digest: of the blob it is done to; empty for none.
-        total, completed: bytes of it, and how many are done.
-    """
-
-    status: str
-    digest: str = ""
-    total: int = 0
-    completed: int = 0
+from registry.transfer.ticks import Progress, ticks
 
 
 def no_check(layer: Layer) -> None:
@@ -101,8 +82,9 @@ class Puller:
             for blob in found.blobs:
                 arriving = await stack.enter_async_context(self._arrivals.of(blob, registry.blob(blob)))
                 under_way.append(arriving)
-                async with aclosing(_ticks(arriving)) as ticks:
-                    async for completed in ticks:
+                counted = ticks(partial(_completed, arriving), arriving.task, arriving.arrived)
+                async with aclosing(counted):
+                    async for completed in counted:
                         yield Progress(f"pulling {blob.short}", blob.digest, blob.size, completed)
             yield Progress("verifying sha256 digest")
             texts = [(arriving.blob, await asyncio.shield(arriving.task)) for arriving in under_way]
@@ -130,23 +112,8 @@ class Puller:
         return before
 
 
-async def _ticks(arriving: Arriving) -> AsyncGenerator[int, None]:
-    """How many bytes are there, again and again until all are.
-
-    Raises:
-        DownloadError, NotPlayable, FolderError: why the blob does not come.
-    """
-    arrived = asyncio.create_task(arriving.arrived.wait())
-    try:
-        while True:
-            await asyncio.wait({arrived, arriving.task}, timeout=TICK, return_when=asyncio.FIRST_COMPLETED)
-            if arriving.task.done():
-                arriving.task.result()
-            yield arriving.completed
-            if arrived.done():
-                return
-    finally:
-        arrived.cancel()
+def _completed(arriving: Arriving) -> int:
+    return arriving.completed
 
 
 def judged(path: Path) -> None:

@@ -18,7 +18,8 @@ from registry.names import ModelName
 from registry.transfer.blobs import WrongDigest
 from registry.transfer.errors import NotPlayable, TransferError
 from registry.transfer.fetch import Patience
-from registry.transfer.pull import Progress, Puller
+from registry.transfer.pull import Puller
+from registry.transfer.ticks import Progress
 from testing.oracles.small_models import MODELS
 from testing.registry_server import RegistryServer, digest_of, serving
 
