@@ -21,6 +21,7 @@ from server.routes import (
     api_create,
     api_embed,
     api_models,
+    api_transfers,
     bankml,
     embeddings,
     features,
@@ -45,7 +46,7 @@ OWN = (*status.routes, *llama.routes, *slots.routes, *embeddings.routes, *lora.r
 CONVERTED = (*responses.routes, *messages.routes, *input_tokens.routes)
 """What is asked in other words than a chat request, and answered as one."""
 
-OLLAMA = (*api_models.routes, *api_create.routes, *api.routes, *api_embed.routes)
+OLLAMA = (*api_models.routes, *api_create.routes, *api_transfers.routes, *api.routes, *api_embed.routes)
 """Ollama's endpoints."""
 
 ROUTES = (*OWN, *v1.routes, *CONVERTED, *OLLAMA, *bankml.routes)

@@ -54,7 +54,9 @@ class RegistryServer:
         cuts: bytes after which each of the first answers with weights is cut off.
         failures: statuses that the first requests for a blob get.
         ranges: whether `Range` is honoured.
-        stall: an event that answers with weights wait for, half of their bytes sent; None for no wait.
+        stall: an event that answers with weights wait for; None for no wait.
+        hold: bytes of them that are sent before that; None for half.
+        held: how many answers waited.
         drip: seconds between two kilobytes of such an answer.
         total: what `Content-Range` says a blob's size is; None for the truth.
         elsewhere: whether blobs are redirected to another host (this one under another name).
@@ -71,6 +73,8 @@ class RegistryServer:
     failures: list[int] = field(default_factory=list)
     ranges: bool = True
     stall: threading.Event | None = None
+    hold: int | None = None
+    held: int = 0
     drip: float = 0.0
     total: int | None = None
     elsewhere: bool = False
@@ -218,14 +222,17 @@ def _handler(registry: RegistryServer) -> type[BaseHTTPRequestHandler]:
                 self._send(status, body, headers, cut)
 
         def _slowly(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-            half = len(body) // 2
+            first = len(body) // 2 if registry.hold is None else registry.hold
             self._head(status, len(body), headers)
-            for start in range(0, half, 1024):
-                self.wfile.write(body[start : min(start + 1024, half)])
+            step = 1024 if registry.drip else max(first, 1)
+            for start in range(0, first, step):
+                self.wfile.write(body[start : min(start + step, first)])
                 time.sleep(registry.drip)
+            self.wfile.flush()
+            registry.held += 1
             if registry.stall is not None:
                 registry.stall.wait()
-            self.wfile.write(body[half:])
+            self.wfile.write(body[first:])
 
         def _upload(self, place: str, body: bytes, query: Mapping[str, list[str]]) -> None:
             if registry.upload_failures:

@@ -221,12 +221,9 @@ class _Writer:
         """
         self._piece += chunk
         self._missing -= len(chunk)
-        if self._writing is not None and len(self._piece) >= _PIECE:
+        if len(self._piece) >= _PIECE and self._writing is not None:
             await asyncio.wait({self._writing})
-        if self._writing is None or self._writing.done():
-            self._check()
-            whole, self._piece = self._piece, bytearray()
-            self._writing = asyncio.get_running_loop().run_in_executor(None, self._file.write, self._part, whole)
+        self._write()
         return self._missing <= 0
 
     async def end(self) -> None:
@@ -235,15 +232,28 @@ class _Writer:
         Raises:
             OSError: it cannot be.
         """
-        if self._writing is not None:
-            await asyncio.wait({self._writing})
-            self._check()
-        if self._piece:
-            self._file.write(self._part, self._piece)
+        while self._writing is not None or self._piece:
+            self._write()
+            if self._writing is not None:
+                await asyncio.wait({self._writing})
 
-    def _check(self) -> None:
+    def _write(self, written: asyncio.Future[None] | None = None) -> None:
+        """Begins to write what there is, unless something is being written; that calls here again when it is done.
+
+        Raises:
+            OSError: what was written before could not be.
+        """
         if self._writing is not None:
+            if not self._writing.done():
+                return
+            if written is not None and self._writing.exception() is not None:
+                return  # for whoever takes or ends next
             self._writing.result()
+            self._writing = None
+        if self._piece:
+            whole, self._piece = self._piece, bytearray()
+            self._writing = asyncio.get_running_loop().run_in_executor(None, self._file.write, self._part, whole)
+            self._writing.add_done_callback(self._write)
 
 
 def reason(error: Exception) -> str:

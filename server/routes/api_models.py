@@ -17,7 +17,7 @@ from server.routes.common import json_response, parsed, residency_of
 from server.wire import ollama
 from server.wire.ollama_models import described, listed, running
 
-NOT_BUILT: Final = ("pull", "push", "copy")
+NOT_BUILT: Final = ("copy",)
 """Ollama's other endpoints, refused by name."""
 
 

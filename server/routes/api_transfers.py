@@ -1,0 +1,121 @@
+"""Ollama's endpoints that move models between registries and the folder: `/api/pull` and `/api/push`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from engine.errors import EngineError
+from registry.derived import Layer
+from registry.errors import RegistryError
+from registry.headers import look
+from registry.transfer.errors import NotPlayable
+from registry.transfer.ticks import Progress
+from server.errors import ApiError, log_failure
+from server.routes.common import folder_of, json_response, parsed, residency_of
+from server.streams import NDJSON, EventStream, ndjson, until_disconnect
+from server.wire import ollama_transfers as wire
+from server.wire.ollama import error as error_line
+from server.wire.ollama_models import details
+from server.wire.ollama_transfers import Transfer
+
+Lines = AsyncGenerator[Progress, None]
+
+
+async def pull(request: Request) -> Response:
+    """`POST /api/pull`: a model out of a registry. Cut off, it goes on where it stopped when asked for again."""
+    asked = parsed(wire.parse_pull, await request.body())
+    folder = folder_of(request)
+    from registry.transfer.pull import Puller  # slow: httpx is not needed before
+
+    state = request.app.state
+    if not hasattr(state, "puller"):
+        state.puller = Puller(folder, check=_check)
+    return await _answer(request, asked, state.puller.pull(asked.name, insecure=asked.insecure))
+
+
+async def push(request: Request) -> Response:
+    """`POST /api/push`: a model into the registry that its name names."""
+    asked = parsed(wire.parse_push, await request.body())
+    folder_of(request)
+    return await _answer(request, asked, _pushed(request, asked))
+
+
+def _check(layer: Layer) -> None:
+    if reason := wire.check_layer(layer):
+        raise NotPlayable(f"the model's parameters cannot be applied: {reason}")
+
+
+async def _pushed(request: Request, asked: Transfer) -> Lines:
+    from registry.transfer.push import Outgoing, push
+
+    yield Progress("retrieving manifest")
+    residency, folder = residency_of(request), folder_of(request)
+    try:
+        entry = await asyncio.to_thread(residency.catalog.resolve, asked.name.shown)
+        header, reason = await asyncio.to_thread(look, entry, residency.options)
+        if header is None:
+            raise ApiError(400, f"model '{entry.shown}' cannot be pushed: {reason}")
+    except (RegistryError, ApiError):
+        yield Progress("couldn't retrieve manifest")
+        raise
+    layer = entry.layer or Layer(base_sha256=entry.sha256)
+    template = None
+    if layer.template_sha256 is not None and folder.has_blob(layer.template_sha256):
+        template = await asyncio.to_thread(folder.blob_path(layer.template_sha256).read_bytes)
+    model = Outgoing(entry.path, layer, template, wire.config_of(details(header), layer))
+    async with aclosing(push(asked.name, model, insecure=asked.insecure)) as lines:
+        async for line in lines:
+            yield line
+
+
+async def _answer(request: Request, asked: Transfer, lines: Lines) -> Response:
+    """Progress as lines, or the last of it alone."""
+    if asked.stream:
+        return EventStream(_encoded(request, lines), NDJSON)
+    return json_response(await until_disconnect(request, _last(request, lines)))
+
+
+async def _encoded(request: Request, lines: Lines) -> AsyncGenerator[bytes, None]:
+    """Every line; what fails is the last one."""
+    async with aclosing(lines):
+        try:
+            async for line in lines:
+                yield ndjson(wire.line(line))
+        except Exception as error:
+            yield ndjson(error_line(_failure(request, error).message))
+
+
+async def _last(request: Request, lines: Lines) -> dict[str, Any]:
+    """The last line.
+
+    Raises:
+        ApiError: what failed; a 500, as in Ollama.
+    """
+    async with aclosing(lines):
+        try:
+            last = [line async for line in lines][-1]
+        except Exception as error:
+            raise _failure(request, error) from error
+    return wire.line(last)
+
+
+def _failure(request: Request, error: Exception) -> ApiError:
+    if isinstance(error, RegistryError | EngineError | ApiError):
+        failure = ApiError(500, error.message if isinstance(error, ApiError) else str(error))
+    else:
+        log_failure(request.url.path, error)
+        failure = ApiError(500, "internal server error")
+    return failure
+
+
+routes = [
+    Route("/api/pull", pull, methods=["POST"]),
+    Route("/api/push", push, methods=["POST"]),
+]

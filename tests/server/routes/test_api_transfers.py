@@ -1,0 +1,246 @@
+"""`/api/pull` and `/api/push` of a running server, against a registry on loopback."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ollama
+import pytest
+
+from registry.folder import ModelFolder
+from registry.names import ModelName
+from testing.oracles.small_models import MODELS
+from testing.registry_server import RegistryServer, serving
+from testing.server_process import BankmlServer
+
+TEMPLATE = "{{ .System }}{{ .Prompt }}"
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A small model that is played."""
+    return MODELS[0].file().write(tmp_path_factory.mktemp("weights") / "model.gguf").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
+    return ModelFolder(tmp_path_factory.mktemp("forks"))
+
+
+@pytest.fixture(scope="module")
+def served(start_server: Callable[..., BankmlServer], folder: ModelFolder) -> Iterator[BankmlServer]:
+    """A server of that folder."""
+    with start_server("--registry", str(folder.path)) as process:
+        yield process
+
+
+def lines_of(server: BankmlServer, path: str, **body: Any) -> list[dict[str, Any]]:
+    """The lines of a streamed answer."""
+    answer = server.client.post(path, json=body)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/x-ndjson")
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def test_a_pulled_model_is_listed_and_answers_and_says_each_step_as_ollama_does(
+    served: BankmlServer, weights: bytes
+) -> None:
+    with serving() as registry:
+        manifest = registry.add(
+            weights, template=TEMPLATE, system="Be brief.", params={"num_predict": 3, "seed": 7}, license="MIT"
+        )
+        name = registry.name()
+        lines = lines_of(served, "/api/pull", model=name, insecure=True)
+    digests = [layer["digest"] for layer in [*manifest["layers"], manifest["config"]]]
+    steps = list(dict.fromkeys(line["status"] for line in lines))
+    assert steps == [
+        "pulling manifest",
+        *(f"pulling {digest[7:19]}" for digest in digests),
+        "verifying sha256 digest",
+        "writing manifest",
+        "success",
+    ]
+    assert lines[0] == {"status": "pulling manifest"}
+    of_weights = [line for line in lines if line.get("digest") == digests[0]]
+    assert list(of_weights[-1].items()) == [
+        ("status", f"pulling {digests[0][7:19]}"),
+        ("digest", digests[0]),
+        ("total", len(weights)),
+        ("completed", len(weights)),
+    ]
+    assert name in [model["name"] for model in served.get("/api/tags")["models"]]
+    answer = served.post("/api/generate", {"model": name, "prompt": "hello", "stream": False})
+    assert (answer["model"], answer["eval_count"]) == (name, 3)
+
+
+def test_without_a_stream_the_last_line_is_the_answer(served: BankmlServer, weights: bytes) -> None:
+    with serving() as registry:
+        registry.add(weights)
+        body = {"model": registry.name(), "insecure": True, "stream": False}
+        assert served.post("/api/pull", body) == {"status": "success"}
+        answer = served.client.post("/api/pull", json={**body, "model": registry.name("me/none:x")})
+    assert answer.status_code == 500
+    assert answer.json() == {"error": "pull model manifest: file does not exist"}
+
+
+def test_in_a_stream_what_fails_is_the_last_line(served: BankmlServer) -> None:
+    with serving() as registry:
+        lines = lines_of(served, "/api/pull", model=registry.name(), insecure=True)
+    assert lines == [{"status": "pulling manifest"}, {"error": "pull model manifest: file does not exist"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "text"),
+    [
+        ("/api/pull", "", "missing request body"),
+        ("/api/push", "", "missing request body"),
+        ("/api/pull", "{}", "invalid model name"),
+        ("/api/push", "{}", "model is required"),
+        ("/api/pull", '{"model": "a/b/c/d/e"}', "invalid model name"),
+        ("/api/pull", '{"model": "x:cloud"}', "models that run in Ollama's cloud are not supported"),
+        ("/api/pull", '{"model": "x:20b-cloud"}', "models that run in Ollama's cloud are not supported"),
+        (
+            "/api/pull",
+            '{"model": 1}',
+            "json: cannot unmarshal number into Go struct field PullRequest.model of type string",
+        ),
+    ],
+)
+def test_a_request_that_cannot_be_meant_is_a_400(served: BankmlServer, path: str, body: str, text: str) -> None:
+    answer = served.client.post(path, content=body)
+    assert (answer.status_code, answer.json()) == (400, {"error": text})
+
+
+def test_a_server_of_one_file_pulls_nothing(server: BankmlServer) -> None:
+    answer = server.client.post("/api/pull", json={"model": "x"})
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith("no folder of models is served")
+
+
+def test_parameters_that_are_not_applied_are_refused_with_their_name(served: BankmlServer, weights: bytes) -> None:
+    with serving() as registry:
+        registry.add(weights, params={"tfs_z": 0.5})
+        lines = lines_of(served, "/api/pull", model=registry.name(), insecure=True)
+    assert lines[-1] == {"error": 'the model\'s parameters cannot be applied: option "tfs_z" is not supported'}
+
+
+def test_ollamas_client_pulls_and_pushes(served: BankmlServer, folder: ModelFolder, weights: bytes) -> None:
+    client = ollama.Client(host=served.url, trust_env=False)
+    texts = {
+        "template": TEMPLATE,
+        "system": "Be brief.",
+        "license": "MIT",
+        "params": {"stop": ["<", "é"], "top_p": 0.5},
+    }
+    with serving() as registry, serving() as other:
+        pulled = registry.add(weights, "me/tiny:1", **texts)
+        name, target = registry.name("me/tiny:1"), other.name("you/copy:2")
+        assert client.pull(name, insecure=True).status == "success"
+        model = folder.find(ModelName.parse(name))
+        assert model is not None
+        folder.copy(model, ModelName.parse(target), model.created_at)
+        steps = [line.status for line in client.push(target, insecure=True, stream=True)]
+        again = [line.status for line in client.push(target, insecure=True, stream=True)]
+        pushed = json.loads(other.manifests["you/copy:2"])
+        # and what was pushed is what was pulled
+        assert client.pull(target, insecure=True).status == "success"
+    client._client.close()
+    kinds = ["model", "template", "system", "license", "params"]
+    assert [layer["mediaType"].rpartition(".")[2] for layer in pushed["layers"]] == kinds
+    by_kind = {layer["mediaType"]: layer["digest"] for layer in pulled["layers"]}
+    for layer in pushed["layers"]:
+        if not layer["mediaType"].endswith("params"):
+            assert layer["digest"] == by_kind[layer["mediaType"]]
+    assert other.blobs[pushed["layers"][-1]["digest"]] == '{"stop":["\\u003c","é"],"top_p":0.5}\n'.encode()
+    assert json.loads(other.blobs[pushed["config"]["digest"]])["model_family"] == "llama"
+    digests = [layer["digest"] for layer in [*pushed["layers"], pushed["config"]]]
+    expected = ["retrieving manifest", *(f"pushing {digest[7:19]}" for digest in digests)]
+    assert list(dict.fromkeys(steps)) == [*expected, "pushing manifest", "success"]
+    assert again == steps or set(again) == set(steps)
+    uploads = [each for each in other.asked if each.method == "POST"]
+    assert len(uploads) == len(digests)  # the second push sent nothing
+
+
+def test_a_push_of_a_model_that_is_not_here_says_so(served: BankmlServer) -> None:
+    lines = lines_of(served, "/api/push", model="me/none")
+    assert lines == [
+        {"status": "retrieving manifest"},
+        {"status": "couldn't retrieve manifest"},
+        {"error": "model 'me/none:latest' not found"},
+    ]
+
+
+def test_a_push_that_needs_a_signed_in_user_says_so(served: BankmlServer, folder: ModelFolder, weights: bytes) -> None:
+    with serving() as registry:
+        registry.add(weights)
+        served.post("/api/pull", {"model": registry.name(), "insecure": True, "stream": False})
+        registry.token, registry.grants = "secret", False
+        lines = lines_of(served, "/api/push", model=registry.name(), insecure=True)
+    assert lines[-1] == {
+        "error": f"unauthorized: {registry.host} wants a signed-in user's key, and bankml has none (401 Unauthorized)"
+    }
+
+
+def test_a_client_that_leaves_stops_the_pull_which_goes_on_with_the_next(
+    served: BankmlServer, folder: ModelFolder, weights: bytes
+) -> None:
+    mine = weights + b"\0" * 64
+    with serving(RegistryServer(stall=threading.Event())) as registry:
+        digest = registry.add(mine)["layers"][0]["digest"]
+        body = {"model": registry.name(), "insecure": True}
+        with served.client.stream("POST", "/api/pull", json=body) as answer:
+            for line in answer.iter_lines():
+                if json.loads(line).get("completed"):
+                    break
+        assert registry.stall is not None
+        registry.stall.set()
+        registry.stall = None
+        assert lines_of(served, "/api/pull", **body)[-1] == {"status": "success"}
+    first, second = registry.blob_ranges(digest)
+    assert first.startswith("bytes=0-")
+    assert not second.startswith("bytes=0-")
+    assert folder.blob_path(digest).read_bytes() == mine
+
+
+@pytest.mark.parametrize("sent", [0.0, 0.3, 0.999])
+def test_a_server_that_is_killed_in_a_pull_leaves_no_half_model_and_the_next_one_goes_on(
+    start_server: Callable[..., BankmlServer], tmp_path: Path, weights: bytes, sent: float
+) -> None:
+    folder = ModelFolder(tmp_path / "forks")
+    mine = weights + b"\0" * 10_000_000
+    with serving(RegistryServer(hold=int(len(mine) * sent), stall=threading.Event())) as registry:
+        digest = registry.add(mine)["layers"][0]["digest"]
+        body = {"model": registry.name(), "insecure": True}
+        with start_server("--registry", str(folder.path)) as process:
+            connection = socket.create_connection(("127.0.0.1", process.port))
+            payload = json.dumps(body).encode()
+            connection.sendall(b"POST /api/pull HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+            connection.sendall(f"Content-Type: application/json\r\nContent-Length: {len(payload)}\r\n\r\n".encode())
+            connection.sendall(payload)
+            while registry.held == 0:
+                time.sleep(0.005)
+            connection.settimeout(20.0)
+            said = b""
+            while sent and f'"completed":{registry.hold}'.encode() not in said:
+                said += (received := connection.recv(1 << 20))
+                assert received, said
+            process.kill()
+            connection.close()
+        assert folder.derived() == ([], [])
+        assert not folder.has_blob(digest)
+        registry.stall.set()
+        registry.stall = None
+        with start_server("--registry", str(folder.path)) as process:
+            assert ("of a pull that did not end" in process.log_tail()) == (folder.partial.exists())
+            assert process.client.post("/api/generate", json={"model": registry.name()}).status_code == 404
+            assert lines_of(process, "/api/pull", **body)[-1] == {"status": "success"}
+            process.post("/api/generate", {"model": registry.name()})
+    assert folder.blob_path(digest).read_bytes() == mine
+    resumed = int(registry.blob_ranges(digest)[-1].removeprefix("bytes=").partition("-")[0])
+    assert resumed == registry.hold
+    assert list(folder.partial.iterdir()) == []
