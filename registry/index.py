@@ -12,10 +12,10 @@ import os
 import ssl
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from html.parser import HTMLParser
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 import httpx
@@ -23,7 +23,10 @@ import httpx
 from registry.errors import DownloadError
 from registry.pins import WheelPin
 
+T = TypeVar("T")
+
 PUBLIC_INDEX = "https://pypi.org/simple"
+_NO_INDEX = "pip's configuration names no index that can be reached over HTTP"
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _USER_AGENT = "bankml"
 
@@ -54,12 +57,19 @@ class IndexConfig:
         Raises:
             DownloadError: a certificate file cannot be used.
         """
+        return self._made(httpx.Client, url)
+
+    def async_client(self, url: str) -> httpx.AsyncClient:
+        """As `client`, for an event loop."""
+        return self._made(httpx.AsyncClient, url)
+
+    def _made(self, kind: Callable[..., T], url: str) -> T:
         parts = urlsplit(url)
         verify: ssl.SSLContext | bool = not ({parts.hostname, parts.netloc.rpartition("@")[2]} & self.trusted_hosts)
         try:
             if verify and (self.cert or self.client_cert):
                 verify = _ssl_context(self.cert, self.client_cert)
-            return httpx.Client(
+            return kind(
                 verify=verify,
                 proxy=self.proxy,
                 follow_redirects=True,
@@ -151,28 +161,52 @@ def find_wheel(config: IndexConfig, wheel: WheelPin) -> Link:
     Raises:
         DownloadError: no index has it or none can be reached; the text says which was asked.
     """
-    problem = "pip's configuration names no index that can be reached over HTTP"
+    problem = _NO_INDEX
+    for shown, found in _pages(config, wheel.project):
+        if isinstance(found, str):
+            problem = found
+        elif (link := found.get(wheel.file_name)) is None:
+            problem = f"{shown} does not have {wheel.file_name}"
+        elif link.sha256 not in (None, wheel.sha256):
+            problem = f"{shown} has another {wheel.file_name} than the pinned one (sha256 {link.sha256})"
+        else:
+            return link
+    raise DownloadError(problem)
+
+
+def files_of(config: IndexConfig, project: str) -> dict[str, Link]:
+    """Every file of a project at the first index that has any, by name.
+
+    Raises:
+        DownloadError: no index has one or none can be reached; the text says which was asked.
+    """
+    problem = _NO_INDEX
+    for shown, found in _pages(config, project):
+        if isinstance(found, str):
+            problem = found
+        elif found:
+            return found
+        else:
+            problem = f"{shown} has no file"
+    raise DownloadError(problem)
+
+
+def _pages(config: IndexConfig, project: str) -> Iterator[tuple[str, dict[str, Link] | str]]:
+    """Each index's page of a project: its address without a password, and its files by name, or what is wrong."""
     for index in config.indexes:
-        page = f"{index.rstrip('/')}/{wheel.project}/"
+        page = f"{index.rstrip('/')}/{project}/"
         shown = _without_password(page)
         try:
             with config.client(page) as client:
                 response = client.get(page, headers={"Accept": _ACCEPT})
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            problem = f"cannot reach {shown}: {reason(error)}"
+            yield shown, f"cannot reach {shown}: {reason(error)}"
             continue
         if response.status_code != 200:
-            problem = f"{shown} answered {response.status_code} {response.reason_phrase}".rstrip()
+            yield shown, f"{shown} answered {response.status_code} {response.reason_phrase}".rstrip()
             continue
-        link = _links(response).get(wheel.file_name)
-        if link is None:
-            problem = f"{shown} does not have {wheel.file_name}"
-            continue
-        if link.sha256 not in (None, wheel.sha256):
-            problem = f"{shown} has another {wheel.file_name} than the pinned one (sha256 {link.sha256})"
-            continue
-        return Link(_with_password_of(page, link.url), link.sha256)
-    raise DownloadError(problem)
+        links = _links(response)
+        yield shown, {name: Link(_with_password_of(page, link.url), link.sha256) for name, link in links.items()}
 
 
 def _links(response: httpx.Response) -> dict[str, Link]:

