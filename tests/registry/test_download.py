@@ -250,7 +250,7 @@ def test_a_killed_process_loses_nothing(cache: Path) -> None:
         assert part.exists()
         index.cuts.clear()
         assert fetch(index).read_bytes() == MODEL
-    assert index.asked[-1] == f"bytes=2000000-{LAST}"
+    assert int(index.asked[-1].removeprefix("bytes=").partition("-")[0]) >= 1 << 20
 
 
 def test_a_waiting_process_says_so() -> None:
