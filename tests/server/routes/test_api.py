@@ -409,7 +409,7 @@ def test_a_client_that_leaves_stops_its_answer(http: httpx.Client) -> None:
     assert again["bankml_cache_n"] == again["prompt_eval_count"] - 1
 
 
-@pytest.mark.parametrize("path", ["/api/create", "/api/copy"])
+@pytest.mark.parametrize("path", ["/api/copy"])
 def test_what_is_not_built_says_so(http: httpx.Client, path: str) -> None:
     response = http.post(path, json={"model": MODEL})
     assert (response.status_code, response.json()) == (400, {"error": f"{path} is not supported"})
