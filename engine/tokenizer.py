@@ -194,8 +194,21 @@ def _sentencepiece(metadata: Mapping[str, Any], tokens: list[str]) -> tuple[Voca
         add_bos=True, add_sep=False, add_space_prefix=True, clean_spaces=False, ids={"bos": 1, "eos": 2, "unk": 0}
     )
     add_space_prefix = _flag(metadata, "add_space_prefix", rules.add_space_prefix)
+    _check_lengths(tokens)
     return Spm(tokens, _scores(metadata, len(tokens)), add_space_prefix), rules
 
+
+def _check_lengths(tokens: list[str]) -> None:
+    """SentencePiece looks at every way to cut each token in two, which takes the square of its length."""
+    lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
+    for index in np.flatnonzero(lengths > _LONG_TOKEN):
+        lengths[index] = len(tokens[index].encode())
+    if int(np.square(lengths).sum()) > _MAX_SQUARES:
+        raise UnplayableModel("tokenizer.ggml.tokens has tokens that are too long for SentencePiece")
+
+
+_LONG_TOKEN: Final = 64  # characters
+_MAX_SQUARES: Final = 1 << 26  # several times those of the largest vocabularies
 
 _MODELS: Final[Mapping[str, Callable[[Mapping[str, Any], list[str]], tuple[Vocabulary, _Rules]]]] = {
     "gpt2": _byte_level_bpe,

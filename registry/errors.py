@@ -81,6 +81,33 @@ class PinMismatch(RegistryError):
         self.pinned = pinned
 
 
+class FirstUseMismatch(RegistryError):
+    """The file has other bytes than when it was first served."""
+
+    def __init__(self, path: Path, found: str, recorded: str, record: Path) -> None:
+        super().__init__(
+            f"model file '{path}' is not the one that was first served: its sha256 is {found}, not {recorded}; if it "
+            f"is the one you want, remove {record} or pin the file with bankml pin --write"
+        )
+        self.path = path
+        self.record = record
+
+
+class GuardRefused(RegistryError):
+    """The header guard does not let a file through.
+
+    Args:
+        reasons: why.
+        needed: bytes the file must have at the least, when it is only cut short.
+    """
+
+    def __init__(self, reasons: tuple[str, ...], needed: int | None = None) -> None:
+        cut = f"guard needs {needed} bytes: file truncated"
+        super().__init__(f"guard refused: {'; '.join(reasons)}" if needed is None else cut)
+        self.reasons = reasons
+        self.needed = needed
+
+
 class DownloadError(RegistryError):
     """The model could not be fetched: no network, no such file at the index, no space."""
 

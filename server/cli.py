@@ -11,7 +11,7 @@ import sys
 import click
 
 from server.commands.errors import CommandError
-from server.commands.files import guard
+from server.commands.files import guard, pin, sha256, verify
 from server.commands.models import cp, list_models, list_running, rm, show, stop
 from server.commands.serving import run, serve
 from server.commands.transfers import pull, push
@@ -40,7 +40,8 @@ def command() -> None:
     """A local LLM server: llama-server's answers, faster, from verified model files."""
 
 
-for _verb in (serve, run, show, stop, pull, push, list_models, list_running, cp, rm, guard, version):
+_VERBS = (serve, run, show, stop, pull, push, list_models, list_running, cp, rm, guard, sha256, pin, verify, version)
+for _verb in _VERBS:
     command.add_command(_verb)
 
 
@@ -68,8 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     Returns:
         0; 2 after one line on stderr when the command line, the environment, the model or the address cannot be used;
-        1 when a server refuses or cannot be asked, or when the output cannot be written; 130 when interrupted; what
-        `guard` says.
+        1 when a server refuses or cannot be asked, when a FORK.json cannot be read, or when the output cannot be
+        written; 130 when interrupted; what `guard`, `pin` and `verify` say.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     _open_standard_files()
@@ -85,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     except click.ClickException as error:
         print(f"bankml: {_one_line(error, arguments)}", file=sys.stderr)
-        return 2
+        return getattr(error.__cause__, "exit_code", 2)
     except CommandError as error:  # in Ollama's words, as its command prints them
         print(f"Error: {error}", file=sys.stderr)
         return 1

@@ -1,15 +1,18 @@
-"""`bankml guard`: a verdict as text and as an exit code."""
+"""`bankml guard` and `verify`: a verdict as text, as JSON and as an exit code."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from engine.errors import one_line
+from registry.errors import RegistryError
+from registry.gate import Verified
 from registry.gguf_guard import Report, Verdict, judge
+from server.commands.version import version_text
 
-__all__ = ["EXIT_CODES", "as_text", "judge"]
+__all__ = ["EXIT_CODES", "as_text", "judge", "refusal_json", "verified_json"]
 
 EXIT_CODES: Final[Mapping[Verdict, int]] = {"play": 0, "refuse": 2, "need_more": 3}
 
@@ -37,3 +40,24 @@ def _about(report: Report) -> list[str]:
     if report.kv_f16_bytes_per_token is not None:
         lines.append(f"{report.kv_f16_bytes_per_token:,} bytes of f16 KV cache a token")
     return lines
+
+
+def verified_json(verified: Verified) -> dict[str, Any]:
+    """What `bankml verify --json` says of a file that passed, under the names of `GET /bankml`'s `verified`."""
+    report = verified.report
+    said: dict[str, Any] = {
+        "verdict": report.verdict,
+        "guard": report.verdict,
+        "engine": report.engine,
+        "model_sha256": verified.digest.sha256,
+        "bankml": version_text(),
+        "arch": report.arch,
+        "name": report.name,
+        "types": report.types,
+    }
+    return said if report.engine == "mainline" else said | {"native": report.native}
+
+
+def refusal_json(error: RegistryError) -> dict[str, Any]:
+    """What `bankml verify --json` says of a file that did not."""
+    return {"verdict": "refuse", "reason": str(error), "bankml": version_text()}

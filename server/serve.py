@@ -18,7 +18,8 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from registry.errors import RegistryError
+from registry.errors import ForkFileError, RegistryError
+from registry.fork_file import default_folder
 from registry.pins import Digest, sha256_file
 from server.recent_log import RECENT
 from server.setting_types import reason
@@ -26,8 +27,9 @@ from server.settings import Settings
 
 if TYPE_CHECKING:
     from engine.model import ModelOptions
-    from registry.catalog import Catalog
+    from registry.catalog import Catalog, Entry
     from registry.folder import ModelFolder
+    from registry.trust import Trust
     from slots.residency import Residency
 
 log = logging.getLogger("bankml")
@@ -38,7 +40,15 @@ _LONG_HASH = 0.5  # seconds after which the header is looked at while the file i
 
 
 class ServeError(Exception):
-    """Why the server does not start; one line."""
+    """Why the server does not start; one line.
+
+    Args:
+        exit_code: of the program: 2 when something was refused, 1 when a FORK.json cannot be read.
+    """
+
+    def __init__(self, reason: str, exit_code: int = 2) -> None:
+        super().__init__(reason)
+        self.exit_code = exit_code
 
 
 def serve(settings: Settings) -> None:
@@ -102,7 +112,10 @@ def find_model(settings: Settings) -> Future[tuple[Path, Digest]]:
 def _find_model(settings: Settings) -> tuple[Path, Digest]:
     if settings.model is not None:
         path = Path(os.path.expanduser(settings.model))  # a user nobody knows is left as written
-        return path, sha256_file(path)
+        trust = trust_of(settings, path)
+        digest = sha256_file(path)
+        trust.check(digest)
+        return path, digest
     from registry.download import ensure
     from registry.progress import OnTerminal
 
@@ -111,6 +124,30 @@ def _find_model(settings: Settings) -> tuple[Path, Digest]:
         return ensure(progress=progress, offline=settings.offline)
     finally:
         progress.close()
+
+
+def trust_of(settings: Settings, path: Path) -> Trust:
+    """Which bytes the model file of the command line must have.
+
+    Raises:
+        ForkFileError: its FORK.json cannot be read.
+    """
+    from registry.trust import Trust
+
+    fork = None if settings.fork is None else Path(os.path.expanduser(settings.fork))
+    return Trust(path, fork, settings.registry or default_folder())
+
+
+def _record_first_use(settings: Settings, entry: Entry) -> None:
+    """Writes down what an unpinned file was first served with; a folder that cannot be written to is no reason to
+    refuse the file, but nobody will know then that it changed."""
+    if settings.model is None or entry.identity is None:
+        return
+    try:
+        if trust_of(settings, entry.path).record(Digest(entry.sha256, entry.identity)):
+            log.info("%s is trusted on first use: sha256 %s is recorded", entry.path, entry.sha256)
+    except RegistryError as error:
+        log.warning("the first use of %s is not recorded: %s", entry.path, error)
 
 
 def _refuse_early(settings: Settings, verified: Future[tuple[Path, Digest]]) -> None:
@@ -160,6 +197,8 @@ def catalog_of(settings: Settings, verified: Future[tuple[Path, Digest]]) -> Cat
         folder = folder_of(settings)
         path, digest = verified.result()
         return Catalog.of_file(path, aliases=settings.alias, digest=digest, folder=folder)
+    except ForkFileError as error:
+        raise ServeError(str(error), exit_code=1) from error
     except RegistryError as error:
         raise ServeError(str(error)) from error
 
@@ -208,6 +247,7 @@ async def open_residency(settings: Settings, catalog: Catalog) -> Residency:
         raise ServeError(f"not enough memory for {entry.path} with {context}") from error
     except OSError as error:
         raise ServeError(_named(entry.path, error.strerror or str(error))) from error
+    await asyncio.to_thread(_record_first_use, settings, entry)
     return residency
 
 

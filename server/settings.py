@@ -125,6 +125,11 @@ class Settings(SamplingSettings):
     offline: Annotated[Switch, flag("--offline", "LLAMA_ARG_OFFLINE", group=_MODEL)] = Field(
         False, description="never use the network: the default model must be in the cache already"
     )
+    fork: Annotated[Path | None, flag("--fork", "BANKML_FORK", "FILE", group=_MODEL)] = Field(
+        None,
+        description="FORK.json that says which bytes the model file must have (default: the one named after it beside "
+        "it; without any, the file is trusted on first use and refused when it changed)",
+    )
     registry: Annotated[
         Annotated[Path | None, BeforeValidator(_folder)],
         optional("--registry", "[DIR]", group=_MODEL),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -153,3 +154,15 @@ class BankmlServer(ServerProcess):
             *flags,
         ]
         super().__init__(command, port)
+
+    def __enter__(self) -> Self:
+        # What is served here is written over and served again: its first use is nobody's record.
+        self._data = tempfile.mkdtemp(prefix="bankml-data-")
+        self._environment["XDG_DATA_HOME"] = self._data
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        shutil.rmtree(self._data, ignore_errors=True)

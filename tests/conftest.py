@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +19,10 @@ from testing.server_process import BankmlServer
 # A runner in the background may ignore SIGINT, and children inherit that; the tests that send one need it heard.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What the tests serve is not written down among the user's own files; servers started by them inherit this.
+os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="bankml-data-")
+atexit.register(shutil.rmtree, os.environ["XDG_DATA_HOME"], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.errors import InvalidModelFile, InvalidRequest
+from engine.errors import InvalidModelFile, InvalidRequest, UnplayableModel
 from engine.tokenizer import Tokenizer
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -246,3 +246,10 @@ def test_special_tokens_are_cut_out_from_the_longest_to_the_shortest(text: str, 
     for at, part in enumerate(cut(text, found, right)):
         expected += [tokenizer.find(part) or 0] if at % 2 else build({"x": -1.0}).encode(part, parse_special=False)
     assert tokenizer.encode(text, parse_special=parse) == expected
+
+
+@pytest.mark.parametrize("text", ["a" * 9000, "\u2581" * 3000])
+def test_a_token_far_too_long_is_refused_and_not_cut_in_every_way(text: str) -> None:
+    with pytest.raises(UnplayableModel, match="tokens that are too long for SentencePiece"):
+        build({text: 0.0})
+    assert build({text[:1000]: 0.0}).n_vocab == FIRST + 1

@@ -107,7 +107,7 @@ def test_a_whole_command_line_of_llama_server_is_taken() -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ("serve --foo", "No such option '--foo'. (Did you mean one of: '--fit', '--tools'?)"),
+        ("serve --foo", "No such option '--foo'. (Did you mean one of: '--fit', '--fork', '--tools'?)"),
         ("serve -zz", "No such option '-zz'."),
         ("serve -c", "Option '-c' requires an argument."),
         ("serve -c x", "--ctx-size 'x': must be a valid integer, unable to parse string as an integer"),
