@@ -273,4 +273,6 @@ def refused_by_environment() -> str | None:
         value = os.environ.get(flag.env, "") if flag.env else ""
         if value and value.strip().lower() not in flag.allowed:
             return f"{flag.env}={value} is refused: {flag.why}"
+    if os.environ.get("AIP_MODE") == "PREDICTION":  # which has no flag; other values change nothing there either
+        return "AIP_MODE=PREDICTION is refused: Vertex AI's protocol is not built"
     return None

@@ -55,3 +55,10 @@ def test_a_variable_is_refused_like_its_flag(monkeypatch: pytest.MonkeyPatch) ->
     assert refused_by_environment() is None
     monkeypatch.setenv("LLAMA_ARG_N_PARALLEL", "4")
     assert refused_by_environment() == "LLAMA_ARG_N_PARALLEL=4 is refused: there is one slot; requests wait their turn"
+
+
+def test_what_opens_vertex_ais_protocol_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIP_MODE", "TRAINING")
+    assert refused_by_environment() is None
+    monkeypatch.setenv("AIP_MODE", "PREDICTION")
+    assert refused_by_environment() == "AIP_MODE=PREDICTION is refused: Vertex AI's protocol is not built"
