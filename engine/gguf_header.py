@@ -251,11 +251,11 @@ class HeaderReader:
         if dtype is None:
             raise InvalidModelFile(f"{what} has the unknown type {kind}")
         start = self._take(count * dtype.itemsize, what)
-        end = self._at
+        view, end = self._view, self._at  # a decoder that held the reader would be a cycle, and hold the map with it
 
         def decode() -> npt.NDArray[Any]:
             # A copy, so that metadata does not hold the map open.
-            values = np.frombuffer(bytes(self._view[start:end]), dtype=dtype)
+            values = np.frombuffer(bytes(view[start:end]), dtype=dtype)
             return values != 0 if kind == _BOOL else values
 
         return decode
@@ -274,8 +274,8 @@ class HeaderReader:
         guessed = heads is not None
         if heads is None:
             heads = self._walk_heads(count, what)
-        end = self._at
-        return lambda: _decoded_strings(self._data[start:end].copy(), heads, guessed, what)
+        data, end = self._data, self._at
+        return lambda: _decoded_strings(data[start:end].copy(), heads, guessed, what)
 
     def _guess_heads(self, count: int) -> npt.NDArray[np.int64] | None:
         """Where the length words of an array of short strings stand, from here; None if the array is of another kind.

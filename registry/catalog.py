@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote
 
-from registry.derived import DerivedModel, Layer, ManifestRefused
+from registry.derived import Base, DerivedModel, Layer, ManifestRefused
 from registry.errors import (
     ModelFileChanged,
     ModelFileError,
@@ -51,6 +51,8 @@ class Entry:
         layer: what a derived model adds to its weights.
         parent: the name of the model that a derived model was made from.
         manifest: a derived model's digest, hex.
+        fork: the name of the FORK.json that pins the file; None for a file that was given, and for a blob.
+        derived: whether it is a derived model, be its manifest good or bad.
         refused: why it cannot be used, whatever its file says; None when nothing is known against it.
     """
 
@@ -66,6 +68,8 @@ class Entry:
     parent: str = ""
     manifest: str = ""
     refused: str | None = None
+    fork: str | None = None
+    derived: bool = False
 
     @property
     def shown(self) -> str:
@@ -81,6 +85,17 @@ class Entry:
     def found(self) -> bool:
         """Whether the file of its weights is there now."""
         return self.path.is_file()
+
+    def as_derived(self, name: ModelName, created_at: datetime, layer: Layer | None = None) -> DerivedModel:
+        """A derived model like this one.
+
+        Args:
+            name: what it is to be called.
+            created_at: when it was made, UTC.
+            layer: another layer than this one's.
+        """
+        base = Base(self.source if self.derived else self.shown, self.path.name, self.sha256, self.fork, self.path)
+        return DerivedModel(name, created_at, base, layer or self.layer or Layer(self.sha256))
 
     def same_weights(self, other: Entry) -> bool:
         """Whether both are played from one file."""
@@ -208,6 +223,11 @@ class Catalog:
             raise ModelNotFound(name)
         return entry
 
+    def is_file(self, name: str) -> bool:
+        """Whether the name is a model file's own, so that no derived model can have it."""
+        key = _key(name)
+        return any(key in (entry.name, *entry.aliases) for entry in self.entries() if not entry.derived)
+
     def refresh(self) -> None:
         """Read the folder again.
 
@@ -326,6 +346,7 @@ def _entry_of_pin(pin: FilePin, folders: Sequence[Path]) -> Entry:
         source=pin.fork.name,
         identity=None,
         refused=pin.problem,
+        fork=pin.fork.name,
     )
 
 
@@ -353,6 +374,8 @@ def _entry_of_derived(
         parent="" if _key(base.name) == _key(model.name.shown) else base.name,
         manifest=model.digest.removeprefix("sha256:"),
         refused=refused,
+        fork=base.fork,
+        derived=True,
     )
 
 
@@ -380,6 +403,7 @@ def _entry_of_unreadable(manifest: Unreadable) -> Entry:
         source=manifest.path.name,
         identity=None,
         refused=manifest.reason,
+        derived=True,
     )
 
 

@@ -111,15 +111,15 @@ class Client:
         return found
 
     def default_model(self) -> str:
-        """The name of the model that the server lists first.
+        """The name of the model that answers when none is named.
 
         Raises:
-            ClientError: it lists none, or as `get`.
+            ClientError: it says none, or as `get`.
         """
-        models = self.models()
+        models = self.get("/bankml").get("models") or []
         if not models:
             raise ClientError("the server has no model")
-        return str(models[0]["name"]).removesuffix(":latest")
+        return str(models[0])
 
     def has_blob(self, digest: str) -> bool:
         """Whether the server has a blob already. Errors as `get`."""

@@ -1,23 +1,26 @@
-"""Ollama's endpoints about the server and its models: `/api/version`, `/api/tags`, `/api/ps` and `/api/show`."""
+"""Ollama's endpoints about the server and its models: what there is, what is loaded, copying and deleting."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from registry.errors import ModelNotFound
 from registry.headers import look
-from server.errors import BadRequest, NotSupported
+from server.errors import ApiError, BadRequest, NotSupported
 from server.receipts import VERSION
-from server.routes.common import json_response, parsed, residency_of
-from server.wire import ollama
+from server.routes.common import folder_of, json_response, parsed, residency_of
+from server.wire import ollama_models
+from server.wire.golang import quote
 from server.wire.ollama_models import described, listed, running
 
-NOT_BUILT: Final = ("copy",)
+NOT_BUILT: Final[tuple[str, ...]] = ()
 """Ollama's other endpoints, refused by name."""
 
 
@@ -27,11 +30,12 @@ async def version(request: Request) -> Response:
 
 
 async def tags(request: Request) -> Response:
-    """`GET /api/tags`: every model of the catalog, with the reason where one cannot be played."""
+    """`GET /api/tags`: every model of the catalog, the newest first, with the reason where one cannot be
+    played."""
     residency = residency_of(request)
 
     def models() -> list[dict[str, Any]]:
-        entries = residency.catalog.entries()
+        entries = sorted(residency.catalog.entries(), key=lambda entry: entry.modified_at, reverse=True)
         return [listed(entry, *look(entry, residency.options)) for entry in entries]
 
     return json_response({"models": await asyncio.to_thread(models)})
@@ -52,16 +56,55 @@ async def ps(request: Request) -> Response:
 
 async def show(request: Request) -> Response:
     """`POST /api/show`: one model's details, template and metadata."""
-    name, verbose = parsed(ollama.parse_show, await request.body())
+    asked = parsed(ollama_models.parse_show, await request.body())
     residency = residency_of(request)
-    entry = residency.catalog.resolve(name)
+    entry = residency.catalog.resolve(asked.model)
     entry.require_usable()
-    header, reason = await asyncio.to_thread(look, entry, residency.options, arrays=verbose)
+    header, reason = await asyncio.to_thread(look, entry, residency.options, arrays=asked.verbose)
     if header is None:
         raise BadRequest(str(reason))
     resident = residency.current()
     n_ctx = resident.model.n_ctx if resident is not None and resident.entry.same_weights(entry) else None
-    return json_response(described(entry, header, n_ctx=n_ctx, verbose=verbose))
+    return json_response(described(entry, header, asked, n_ctx=n_ctx))
+
+
+async def copy(request: Request) -> Response:
+    """`POST /api/copy`: a derived model under another name; of a file, an empty layer over it."""
+    source, destination, written = parsed(ollama_models.parse_copy, await request.body())
+    catalog = residency_of(request).catalog
+    folder = folder_of(request)
+    try:
+        entry = catalog.resolve(written)
+    except ModelNotFound:
+        raise ApiError(404, f"model {quote(written)} not found") from None
+    entry.require_usable()
+    if source == destination:
+        return Response()
+    if catalog.is_file(destination.shown):
+        raise BadRequest(f"{destination.shown} is a model file: another model cannot have its name")
+    now = datetime.now(UTC)
+    await asyncio.to_thread(lambda: folder.write(entry.as_derived(destination, now)))
+    return Response()
+
+
+async def delete(request: Request) -> Response:
+    """`DELETE /api/delete`: a derived or pulled model; weights that no other model uses go with it, out of memory, too.
+
+    A file that is pinned, or was given on the command line, stays.
+    """
+    name, written = parsed(ollama_models.parse_delete, await request.body())
+    residency = residency_of(request)
+    try:
+        entry = residency.catalog.resolve(written)
+    except ModelNotFound:
+        raise ApiError(404, f"model '{written}' not found") from None
+    if not entry.derived:
+        raise BadRequest(f"'{written}' is a model file, which is not deleted over HTTP: remove it and its pin by hand")
+    await asyncio.to_thread(folder_of(request).delete, name)
+    resident = residency.current()
+    if resident is not None and not resident.entry.found:
+        await residency.unload()
+    return Response()
 
 
 def _refusing(path: str, method: str) -> Route:
@@ -76,6 +119,7 @@ routes = [
     Route("/api/tags", tags, methods=["GET"]),
     Route("/api/ps", ps, methods=["GET"]),
     Route("/api/show", show, methods=["POST"]),
+    Route("/api/copy", copy, methods=["POST"]),
+    Route("/api/delete", delete, methods=["DELETE"]),
     *(_refusing(f"/api/{name}", "POST") for name in NOT_BUILT),
-    _refusing("/api/delete", "DELETE"),
 ]

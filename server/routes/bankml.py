@@ -72,7 +72,7 @@ async def identity(request: Request) -> Response:
     resident = residency.current()
     body = bankml.identity_body(
         _verification_of(request),
-        None if resident is None else resident.entry,
+        None if resident is None else resident.shown or resident.entry,
         residency.catalog.entries(),
         settings_of(request),
     )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import string
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.model import Model
+from registry.catalog import Entry
 from server.errors import ApiError
 from server.metrics import exposition
 from server.receipts import BUILD
@@ -22,6 +25,7 @@ from server.settings import Settings
 from server.sleep import Asleep, asleep_of
 from server.wire import llama
 from server.wire.fields import CompletionFields
+from server.wire.ollama_models import model_of_openai
 from server.wire.slots import slots_body
 from slots.residency import Resident
 
@@ -59,11 +63,29 @@ async def health(request: Request) -> Response:
 
 
 async def models(request: Request) -> Response:
-    """`GET /v1/models`: the resident model, or the default one, loaded for it."""
-    if (asleep := asleep_of(request)) is not None:
-        return json_response(asleep.models_now())
-    resident = await residency_of(request).current_or_default()
-    return json_response(models_body(resident, settings_of(request)))
+    """`GET /v1/models`: the resident model, or the default one, loaded for it; where a folder is served, every model
+    there is, and nothing is loaded."""
+    residency, settings = residency_of(request), settings_of(request)
+    if residency.catalog.any_name:
+        if (asleep := asleep_of(request)) is not None:
+            return json_response(asleep.models_now())
+        resident = await residency.current_or_default()
+        return json_response(models_body([(resident.entry, resident)], settings))
+    resident_now = residency.current()
+    entries = await asyncio.to_thread(residency.catalog.entries)
+    listed = [
+        (entry, resident_now if resident_now is not None and resident_now.entry.same_weights(entry) else None)
+        for entry in entries
+    ]
+    return json_response(models_body(listed, settings))
+
+
+async def one_model(request: Request) -> Response:
+    """`GET /v1/models/NAME`: one model, as Ollama shows it to OpenAI's clients."""
+    if not (name := request.path_params["name"]):
+        raise HTTPException(404)
+    catalog = residency_of(request).catalog
+    return json_response(model_of_openai(catalog.default if catalog.any_name else catalog.resolve(name), name))
 
 
 async def props(request: Request) -> Response:
@@ -95,7 +117,7 @@ async def metrics(request: Request) -> Response:
 def going_to_sleep(resident: Resident, settings: Settings) -> Asleep:
     """What is said of a model once it is unloaded for want of requests."""
     return Asleep(
-        models_body(resident, settings),
+        models_body([(resident.entry, resident)], settings),
         props_body(resident, settings) | {"is_sleeping": True},
         slots_body(resident.slot, resident.model.n_ctx),
     )
@@ -107,14 +129,35 @@ def file_type(model: Model) -> str:
     return FILE_TYPES.get(number if isinstance(number, int) else -1, "unknown, may not work")
 
 
-def models_body(resident: Resident, settings: Settings) -> dict[str, Any]:
-    """llama-server's `/v1/models`: one model in Ollama's list form and in OpenAI's."""
-    model, name = resident.model, shown_name(settings, resident.entry)
+def models_body(models: Sequence[tuple[Entry, Resident | None]], settings: Settings) -> dict[str, Any]:
+    """llama-server's `/v1/models`: models in Ollama's list form and in OpenAI's.
+
+    Args:
+        models: each with what is resident of it; only of that `meta` is known.
+    """
     empty = {"parent_model": "", "format": "gguf", "family": "", "families": [""]}
-    listed = {"name": name, "model": name, "modified_at": "", "size": "", "digest": "", "type": "model"}
     listed_more = {"description": "", "tags": [""], "capabilities": ["completion"], "parameters": ""}
     details = {**empty, "parameter_size": "", "quantization_level": ""}
-    meta = {
+    listed, data = [], []
+    for entry, resident in models:
+        name = shown_name(settings, entry)
+        head = {"name": name, "model": name, "modified_at": "", "size": "", "digest": "", "type": "model"}
+        listed.append({**head, **listed_more, "details": details})
+        info = {
+            "id": name,
+            "aliases": list(entry.aliases if settings.folder else settings.alias) or [name],
+            "tags": list(settings.tags),
+            "object": "model",
+            "created": int(time.time()),
+            "owned_by": "llamacpp",
+        }
+        data.append(info if resident is None else {**info, "meta": _meta(resident.model)})
+    return {"models": listed, "object": "list", "data": data}
+
+
+def _meta(model: Model) -> dict[str, Any]:
+    """What is known of a loaded model."""
+    return {
         "vocab_type": VOCABULARY_TYPES.get(str(model.metadata.get("tokenizer.ggml.model")), 0),
         "n_vocab": model.n_vocab,
         "n_ctx": model.n_ctx,
@@ -124,16 +167,6 @@ def models_body(resident: Resident, settings: Settings) -> dict[str, Any]:
         "size": model.size,
         "ftype": file_type(model),
     }
-    info = {
-        "id": name,
-        "aliases": list(settings.alias) or [name],
-        "tags": list(settings.tags),
-        "object": "model",
-        "created": int(time.time()),
-        "owned_by": "llamacpp",
-        "meta": meta,
-    }
-    return {"models": [{**listed, **listed_more, "details": details}], "object": "list", "data": [info]}
 
 
 def props_body(resident: Resident, settings: Settings) -> dict[str, Any]:
@@ -174,6 +207,8 @@ routes = [
     Route("/v1/health", health, methods=["GET"]),
     Route("/models", models, methods=["GET"]),
     Route("/v1/models", models, methods=["GET"]),
+    Route("/models/{name:path}", one_model, methods=["GET"]),
+    Route("/v1/models/{name:path}", one_model, methods=["GET"]),
     Route("/props", props, methods=["GET"]),
     Route("/props", change_props, methods=["POST"]),
     Route("/metrics", metrics, methods=["GET"]),

@@ -11,6 +11,7 @@ import math
 import re
 import time
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Final, NoReturn
 
 import orjson
@@ -174,3 +175,16 @@ def human_number(count: int) -> str:
         if count >= scale:
             return f"{count / scale:.{0 if count % scale == 0 else places}f}{unit}"
     return f"{count / 1000:.0f}K" if count >= 1000 else str(count)
+
+
+def show_value(value: bool | int | float) -> str:
+    """A number of JSON, or a boolean, as Go prints it: numbers are float64 there, and large ones have an exponent."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    sign, digits, exponent = Decimal(repr(float(value))).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    before, shown = len(digits) + exponent - 1, "".join(map(str, digits))
+    if -4 <= before < 6 or not any(digits):
+        return format(Decimal(repr(float(value))).normalize(), "f")
+    point = "." if len(shown) > 1 else ""
+    return f"{'-' * sign}{shown[0]}{point}{shown[1:]}e{before:+03d}"

@@ -107,7 +107,7 @@ def test_heads_are_answered(http: httpx.Client, path: str) -> None:
 
 def test_tags_say_whether_a_model_can_be_played(http: httpx.Client) -> None:
     (model,) = http.get("/api/tags").json()["models"]
-    assert list(model) == ["name", "model", "modified_at", "size", "digest", "details", "bankml"]
+    assert list(model) == ["name", "model", "modified_at", "size", "digest", "details", "capabilities", "bankml"]
     assert TIME.fullmatch(model["modified_at"])
     assert model["bankml"] == {"native": True, "reason": None, "file": DEFAULT_MODEL.file_name, "found": True}
 
@@ -409,7 +409,7 @@ def test_a_client_that_leaves_stops_its_answer(http: httpx.Client) -> None:
     assert again["bankml_cache_n"] == again["prompt_eval_count"] - 1
 
 
-@pytest.mark.parametrize("path", ["/api/copy"])
+@pytest.mark.parametrize("path", ["/api/pull", "/api/push"])
 def test_what_is_not_built_says_so(http: httpx.Client, path: str) -> None:
     response = http.post(path, json={"model": MODEL})
     assert (response.status_code, response.json()) == (400, {"error": f"{path} is not supported"})
