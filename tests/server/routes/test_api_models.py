@@ -205,9 +205,3 @@ def test_weights_that_nobody_uses_go_with_their_model_out_of_memory_too(
     assert server.client.request("DELETE", "/api/delete", json={"name": "pulled"}).status_code == 200
     assert not blob.exists()
     assert server.get("/api/ps") == {"models": []}
-
-
-def test_a_server_of_one_file_has_nowhere_to_copy_to(client: Any) -> None:
-    answer = client.post("/api/copy", json={"source": "smollm2", "destination": "x"})
-    assert (answer.status_code, list(answer.json())) == (400, ["error"])
-    assert client.request("DELETE", "/api/delete", json={"model": "smollm2"}).status_code == 400
