@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,15 +13,12 @@ from starlette.routing import Route
 
 from registry.errors import ModelNotFound
 from registry.headers import look
-from server.errors import ApiError, BadRequest, NotSupported
+from server.errors import ApiError, BadRequest
 from server.receipts import VERSION
 from server.routes.common import folder_of, json_response, parsed, residency_of
 from server.wire import ollama_models
 from server.wire.golang import quote
 from server.wire.ollama_models import described, listed, running
-
-NOT_BUILT: Final[tuple[str, ...]] = ()
-"""Ollama's other endpoints, refused by name."""
 
 
 async def version(request: Request) -> Response:
@@ -107,13 +104,6 @@ async def delete(request: Request) -> Response:
     return Response()
 
 
-def _refusing(path: str, method: str) -> Route:
-    async def refuse(request: Request) -> Response:
-        raise NotSupported(path)
-
-    return Route(path, refuse, methods=[method])
-
-
 routes = [
     Route("/api/version", version, methods=["GET"]),
     Route("/api/tags", tags, methods=["GET"]),
@@ -121,5 +111,4 @@ routes = [
     Route("/api/show", show, methods=["POST"]),
     Route("/api/copy", copy, methods=["POST"]),
     Route("/api/delete", delete, methods=["DELETE"]),
-    *(_refusing(f"/api/{name}", "POST") for name in NOT_BUILT),
 ]

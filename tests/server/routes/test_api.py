@@ -409,10 +409,11 @@ def test_a_client_that_leaves_stops_its_answer(http: httpx.Client) -> None:
     assert again["bankml_cache_n"] == again["prompt_eval_count"] - 1
 
 
-@pytest.mark.parametrize("path", ["/api/pull", "/api/push"])
-def test_what_is_not_built_says_so(http: httpx.Client, path: str) -> None:
-    response = http.post(path, json={"model": MODEL})
-    assert (response.status_code, response.json()) == (400, {"error": f"{path} is not supported"})
+def test_a_server_of_one_file_has_nowhere_to_copy_to_and_deletes_no_file(http: httpx.Client) -> None:
+    copied = http.post("/api/copy", json={"source": MODEL, "destination": "x"})
+    assert (copied.status_code, list(copied.json())) == (400, ["error"])
+    deleted = http.request("DELETE", "/api/delete", json={"model": MODEL})
+    assert (deleted.status_code, list(deleted.json())) == (400, ["error"])
 
 
 def test_an_unknown_path_is_a_404(http: httpx.Client) -> None:
