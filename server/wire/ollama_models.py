@@ -30,17 +30,18 @@ _FILE_TYPES: Final = {
 """`general.file_type` (llama.cpp's `llama_ftype`) by number."""
 
 
-def details(entry: Entry, header: Header | None, *, lengths: bool = False) -> dict[str, Any]:
+def details(header: Header | None, parent: str = "", *, lengths: bool = False) -> dict[str, Any]:
     """The `details` object; empty values for a file that cannot be read.
 
     Args:
+        parent: the model it was made from.
         lengths: with the context and the embedding lengths, where the header has them.
     """
     family = header.architecture if header else ""
     file_type = header.metadata.get("general.file_type") if header else None  # anything, in a file of bad faith
     found = {"context_length": header.n_ctx_train, "embedding_length": header.n_embd} if header and lengths else {}
     return {
-        "parent_model": entry.parent,
+        "parent_model": parent,
         "format": "gguf",
         "family": family,
         "families": [family] if family else [],
@@ -70,7 +71,7 @@ def listed(entry: Entry, header: Header | None, reason: str | None) -> dict[str,
         "modified_at": format_time(int(entry.modified_at.timestamp() * 1e6) * 1000),
         "size": entry.size,
         "digest": entry.digest,
-        "details": details(entry, header, lengths=True),
+        "details": details(header, entry.parent, lengths=True),
         **({"capabilities": can} if can else {}),
         "bankml": {"native": reason is None, "reason": reason, "file": entry.path.name, "found": entry.found},
     }
@@ -88,7 +89,7 @@ def running(entry: Entry, header: Header | None, *, n_ctx: int, expires_at: floa
         "model": entry.shown,
         "size": entry.size,
         "digest": entry.digest,
-        "details": details(entry, header),
+        "details": details(header, entry.parent),
         "expires_at": format_time(int(min(expires_at, now + MAX_DURATION_S) * 1e6) * 1000),
         "size_vram": 0,
         "context_length": n_ctx,
@@ -170,7 +171,7 @@ def described(entry: Entry, header: Header, asked: ShowRequest, *, n_ctx: int | 
         "parameters": "\n".join(_parameters(layer)),
         "template": _template(header),
         "system": system,
-        "details": details(entry, header),
+        "details": details(header, entry.parent),
         "messages": [{"role": turn.role, "content": turn.content} for turn in layer.messages] if layer else [],
         "model_info": dict(sorted(info.items())),
         "tensors": [{"name": name, "type": kind, "shape": shape} for name, kind, shape in header.tensors],

@@ -60,13 +60,13 @@ PLAIN = ShowRequest("m", verbose=False, system="", options={})
 def test_a_header_s_numbers_are_shown_where_they_are_numbers(value: Any) -> None:
     header = Header({"general.architecture": "llama", "llama.context_length": value, "general.file_type": value}, 10)
     assert header.n_ctx_train == (value if isinstance(value, int) else 0)
-    assert isinstance(details(FILE, header)["quantization_level"], str)
-    assert details(FILE, header)["family"] == "llama"
+    assert isinstance(details(header)["quantization_level"], str)
+    assert details(header)["family"] == "llama"
 
 
 def test_the_weight_type_is_named() -> None:
-    assert details(FILE, Header({"general.file_type": 3}, 10))["quantization_level"] == "Q4_1"
-    assert details(FILE, Header({}, 10))["quantization_level"] == details(FILE, None)["quantization_level"] == "unknown"
+    assert details(Header({"general.file_type": 3}, 10))["quantization_level"] == "Q4_1"
+    assert details(Header({}, 10))["quantization_level"] == details(None)["quantization_level"] == "unknown"
 
 
 def test_a_model_is_listed_with_ollama_s_fields_in_their_order() -> None:
