@@ -21,6 +21,7 @@ from server.streams import NDJSON, SSE
 from server.wire.fields import ALIASES, CompletionFields
 from server.wire.ollama import CHAT_FIELDS, GENERATE_FIELDS, SHOW_FIELDS
 from server.wire.ollama_create import CREATE_FIELDS
+from server.wire.ollama_models import COPY_FIELDS
 
 Schema = dict[str, Any]
 
@@ -121,6 +122,7 @@ _BODIES: Final[tuple[tuple[str, tuple[str, ...], Mapping[str, Schema], bool], ..
     (r"/api/generate", ("model",), _of_go(GENERATE_FIELDS), False),
     (r"/api/show", ("model",), _of_go(SHOW_FIELDS), False),
     (r"/api/create", ("model",), _of_go(CREATE_FIELDS), False),
+    (r"/api/copy", tuple(COPY_FIELDS), _of_go(COPY_FIELDS), False),
 )
 
 _NOT_ASKED: Final = frozenset({"ignored"})  # of `CompletionFields`, filled by the server
@@ -136,7 +138,7 @@ def description(routes: Iterable[BaseRoute]) -> dict[str, Any]:
     for route in routes:
         if isinstance(route, Route):
             for method in sorted((route.methods or set()) - {"HEAD"}):
-                paths.setdefault(route.path, {})[method.lower()] = _operation(route, method)
+                paths.setdefault(route.path_format, {})[method.lower()] = _operation(route, method)
     error = _object(
         ["message", "type", "code"], message=_TEXT, type={"enum": sorted(set(TYPES.values()))}, code=_NUMBER
     )

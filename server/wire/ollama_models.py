@@ -14,10 +14,16 @@ from registry.names import DEFAULT_NAMESPACE, InvalidModelName, ModelName
 from server.wire.golang import InvalidBody, format_time, human_number, quote, show_value
 from server.wire.ollama import SHOW_FIELDS
 from server.wire.ollama_capabilities import capabilities
-from server.wire.ollama_fields import checked_name, fields_of
+from server.wire.ollama_fields import Fields, checked_name, fields_of
 
 MAX_DURATION_S: Final = (2**63 - 1) / 1e9
 """Seconds in Go's longest duration, about 292 years: how far ahead Ollama dates what never expires."""
+
+COPY_FIELDS: Final[Fields] = {"source": "string", "destination": "string"}
+"""The fields of `POST /api/copy` and their Go types."""
+
+DELETE_FIELDS: Final[Fields] = {"model": "string", "name": "string"}
+"""The fields of `DELETE /api/delete` and their Go types."""
 
 _FILE_TYPES: Final = {
     **dict(enumerate(("F32", "F16", "Q4_0", "Q4_1"))),
@@ -129,7 +135,7 @@ def parse_copy(body: bytes) -> tuple[ModelName, ModelName, str]:
     Raises:
         InvalidBody: with Go's or Ollama's text for what is wrong with it.
     """
-    given, _ = fields_of(body, "CopyRequest", {"source": "string", "destination": "string"})
+    given, _ = fields_of(body, "CopyRequest", COPY_FIELDS)
     names = []
     for part in ("source", "destination"):
         try:
@@ -145,7 +151,7 @@ def parse_delete(body: bytes) -> tuple[ModelName, str]:
     Raises:
         InvalidBody: with Go's or Ollama's text for what is wrong with it.
     """
-    given, _ = fields_of(body, "DeleteRequest", {"model": "string", "name": "string"})
+    given, _ = fields_of(body, "DeleteRequest", DELETE_FIELDS)
     written = given.get("model") or given.get("name", "")
     if not written.strip():
         raise InvalidBody("model is required")

@@ -35,7 +35,7 @@ def test_every_route_is_described(server: BankmlServer) -> None:
         described = client.get("/openapi.json").json()
     assert described == DESCRIBED
     assert described["openapi"] == "3.1.0"
-    assert set(described["paths"]) == {route.path for route in ROUTES}
+    assert set(described["paths"]) == {route.path_format for route in ROUTES}
     operations = [operation for item in described["paths"].values() for operation in item.values()]
     assert all(operation["summary"] and operation["responses"] for operation in operations)
     assert len({operation["operationId"] for operation in operations}) == len(operations)
