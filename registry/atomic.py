@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 PART_PREFIX = ".part-"
 """How the temporary names begin. One that is found was left by a process that was killed, or is being written."""
@@ -21,10 +23,21 @@ def write_whole(path: Path, data: bytes) -> None:
         OSError: it cannot be written; what was there is untouched.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    with writing_whole(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def writing_whole(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of whatever has the name when the block ends without an error, as `write_whole`.
+
+    Raises:
+        OSError: it cannot be made, synced or put in place.
+    """
     descriptor, part = tempfile.mkstemp(prefix=f"{PART_PREFIX}{os.getpid()}-", dir=path.parent)
     try:
         with open(descriptor, "wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fchmod(file.fileno(), 0o666 & ~_umask())  # mkstemp makes files for the user alone
             os.fsync(file.fileno())

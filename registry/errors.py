@@ -123,3 +123,11 @@ class HashMismatch(DownloadError):
 
 class CreateRefused(RegistryError):
     """A model that cannot be made as it was asked for; the message says why."""
+
+
+class ConversionRefused(RegistryError):
+    """A directory of weights is not converted: it is damaged, or llama.cpp would write what is not reproduced here."""
+
+
+class ConversionFailed(RegistryError):
+    """The converted file could not be written; nothing of it is left."""
