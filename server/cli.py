@@ -10,6 +10,7 @@ import sys
 
 import click
 
+from server.commands.conversion import convert
 from server.commands.errors import CommandError
 from server.commands.files import guard, pin, sha256, verify
 from server.commands.models import cp, list_models, list_running, rm, show, stop
@@ -40,7 +41,10 @@ def command() -> None:
     """A local LLM server: llama-server's answers, faster, from verified model files."""
 
 
-_VERBS = (serve, run, show, stop, pull, push, list_models, list_running, cp, rm, guard, sha256, pin, verify, version)
+_VERBS = (
+    *(serve, run, show, stop, pull, push, list_models, list_running, cp, rm),
+    *(guard, sha256, pin, verify, convert, version),
+)
 for _verb in _VERBS:
     command.add_command(_verb)
 
