@@ -20,8 +20,9 @@ import numpy as np
 
 from engine.model import ModelOptions
 from registry.catalog import Catalog, Entry
+from registry.conversion.uploads import convert_blobs
 from registry.derived import Base, DerivedModel, Layer, Message
-from registry.errors import CreateRefused, ModelNotFound
+from registry.errors import ConversionRefused, CreateRefused, ModelNotFound
 from registry.folder import MANIFEST_ENDING, FolderError, InvalidDigest, ModelFolder, hex_of
 from registry.fork_file import pins_in
 from registry.gguf_guard import Report, judge
@@ -197,7 +198,9 @@ class Creator:
         """Progress lines, and at the end the weights that came as files."""
         blobs = {name: await asyncio.to_thread(self._blob, digest) for name, digest in sorted(recipe.files.items())}
         if any(name.endswith(".safetensors") for name in blobs):
-            raise CreateRefused("weights in safetensors are not supported: convert them to a GGUF file first")
+            yield "converting model", None
+            yield "", await asyncio.to_thread(self._converted, blobs, recipe.name.model)
+            return
         is_gguf = {name: await asyncio.to_thread(_is_gguf, path) for name, path in blobs.items()}
         if not any(name.endswith(".gguf") or is_gguf[name] for name in blobs):
             raise CreateRefused("unknown type")
@@ -208,6 +211,14 @@ class Creator:
             raise CreateRefused("weights in several GGUF files are not supported: merge them into one")
         [(name, path)] = blobs.items()
         yield "", _over_blob(path, hex_of(recipe.files[name]), name)
+
+    def _converted(self, blobs: Mapping[str, Path], name: str) -> _Origin:
+        """The weights that safetensors become."""
+        try:
+            report = convert_blobs(self._folder, blobs, name)
+        except ConversionRefused as error:
+            raise CreateRefused(str(error)) from error
+        return _over_blob(report.output, report.sha256, f"{name}.gguf")
 
     def _known(self) -> set[str]:
         """The digests of everything that models here are made of."""
