@@ -177,14 +177,24 @@ def human_number(count: int) -> str:
     return f"{count / 1000:.0f}K" if count >= 1000 else str(count)
 
 
-def show_value(value: bool | int | float) -> str:
-    """A number of JSON, or a boolean, as Go prints it: numbers are float64 there, and large ones have an exponent."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    sign, digits, exponent = Decimal(repr(float(value))).normalize().as_tuple()
+def show_value(value: Any) -> str:
+    """A JSON value as Go prints it (`%v`): numbers are float64 there, and large ones have an exponent."""
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value
+        case list():
+            return f"[{' '.join(map(show_value, value))}]"
+        case dict():
+            return f"map[{' '.join(f'{name}:{show_value(item)}' for name, item in sorted(value.items()))}]"
+    number = Decimal(repr(float(value))).normalize()
+    sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
     before, shown = len(digits) + exponent - 1, "".join(map(str, digits))
     if -4 <= before < 6 or not any(digits):
-        return format(Decimal(repr(float(value))).normalize(), "f")
+        return format(number, "f")
     point = "." if len(shown) > 1 else ""
     return f"{'-' * sign}{shown[0]}{point}{shown[1:]}e{before:+03d}"

@@ -211,7 +211,7 @@ def modelfile(entry: Entry, header: Header, system: str = "", options: Mapping[s
     commands += [Command("system", system)] if system else []
     for name, value in sorted({**parameters, **(options or {})}.items()):
         values = value if isinstance(value, list) else [value]
-        commands += [Command(name, each if isinstance(each, str) else show_value(each)) for each in values]
+        commands += [Command(name, show_value(each)) for each in values]
     if layer is not None:
         commands += [Command("license", text) for text in layer.license]
         commands += [Command("message", f"{turn.role}: {turn.content}") for turn in layer.messages]
