@@ -64,6 +64,7 @@ class RegistryServer:
         grants: whether the token is given to whoever asks.
         asked: every request.
         uploads: what was sent to each place for uploads.
+        uploads_elsewhere: whether the pieces sent are redirected to another host.
         upload_failures: statuses that the first pieces sent get.
     """
 
@@ -82,6 +83,7 @@ class RegistryServer:
     grants: bool = True
     asked: list[Asked] = field(default_factory=list)
     uploads: dict[str, bytearray] = field(default_factory=dict)
+    uploads_elsewhere: bool = False
     upload_failures: list[int] = field(default_factory=list)
     port: int = 0
 
@@ -239,6 +241,17 @@ def _handler(registry: RegistryServer) -> type[BaseHTTPRequestHandler]:
                 self._send(registry.upload_failures.pop(0), b"come again")
                 return
             held = registry.uploads[place]
+            elsewhere = f"http://localhost:{registry.port}/upload/{place}"
+            if self.command == "PATCH" and registry.uploads_elsewhere:
+                first = self.headers["Content-Range"].partition("-")[0]
+                headers = {"Location": f"{elsewhere}?first={first}"}
+                headers["Docker-Upload-Location"] = f"http://{registry.host}/upload/{place}?state={first}"
+                self._send(307, b"", headers)
+                return
+            if "first" in query:
+                held[int(query["first"][0]) :] = body
+                self._send(200, b"")
+                return
             if self.command == "PATCH":
                 first = int(self.headers["Content-Range"].partition("-")[0])
                 held[first:] = body

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
 import threading
 from contextlib import aclosing
 from pathlib import Path
@@ -410,8 +415,6 @@ def test_pulls_of_two_processes_fetch_once(folder: ModelFolder, weights: bytes) 
 def test_a_disk_that_fills_ends_the_pull_with_the_reason(
     folder: ModelFolder, weights: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import os
-
     real, room = os.pwrite, [40_000]
 
     def pwrite(descriptor: int, data: bytes, offset: int) -> int:
@@ -426,3 +429,33 @@ def test_a_disk_that_fills_ends_the_pull_with_the_reason(
             assert refused(folder, registry, FolderError) == f"no space left in {folder.path}"
         pull(folder, registry)
     assert folder.blob_path(digest).read_bytes() == weights
+
+
+@pytest.mark.parametrize("step", ["pulling manifest", "pulling ", "verifying sha256 digest", "writing manifest"])
+def test_a_pull_that_is_killed_at_a_step_is_no_half_model_and_goes_on(
+    folder: ModelFolder, weights: bytes, step: str
+) -> None:
+    script = textwrap.dedent(
+        """
+        import asyncio, os, signal, sys
+        from pathlib import Path
+        from registry.folder import ModelFolder
+        from registry.names import ModelName
+        from registry.transfer.pull import Puller
+        async def main(folder, name, step):
+            async for line in Puller(ModelFolder(Path(folder))).pull(ModelName.parse(name), insecure=True):
+                if line.status.startswith(step):
+                    os.kill(os.getpid(), signal.SIGKILL)
+        asyncio.run(main(*sys.argv[1:]))
+        """
+    )
+    with serving() as registry:
+        digest = registry.add(weights, system="x")["layers"][0]["digest"]
+        command = [sys.executable, "-c", script, str(folder.path), registry.name(), step]
+        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False)
+        assert done.returncode == -signal.SIGKILL
+        assert folder.derived() == ([], [])
+        folder.sweep()
+        assert pull(folder, registry)[-1].status == "success"
+    assert folder.blob_path(digest).read_bytes() == weights
+    assert left(folder) == []
