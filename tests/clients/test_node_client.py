@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from testing.server_process import BankmlServer
 
-PROJECT = Path(__file__).parents[2]
-SCRIPT = Path(__file__).parent / "node" / "openai_client.mjs"
 SAID = "Hello there, welcome to"
 
 
 @pytest.fixture(scope="module")
-def results(server: BankmlServer, calling_server: BankmlServer, embedding_server: BankmlServer) -> dict[str, Any]:
-    """What each scenario of the script came to. `make` installs the client where it is not there yet."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS")}
-    subprocess.run(["make", "--silent", ".venv/.node"], cwd=PROJECT, env=environment, check=True)
-    urls = [server.url, calling_server.url, embedding_server.url]
-    done = subprocess.run(["node", SCRIPT, *urls], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+def results(
+    run_node: Callable[..., dict[str, Any]],
+    server: BankmlServer,
+    calling_server: BankmlServer,
+    embedding_server: BankmlServer,
+) -> dict[str, Any]:
+    """What each scenario of the script came to."""
+    return run_node("openai_client.mjs", server, calling_server, embedding_server)
 
 
 def test_models(results: dict[str, Any]) -> None:
