@@ -21,6 +21,7 @@ from server.streams import NDJSON, SSE
 from server.wire.fields import ALIASES, CompletionFields
 from server.wire.ollama import CHAT_FIELDS, GENERATE_FIELDS, SHOW_FIELDS
 from server.wire.ollama_create import CREATE_FIELDS
+from server.wire.ollama_embed import EMBED_FIELDS, EMBEDDINGS_FIELDS
 from server.wire.ollama_models import COPY_FIELDS
 
 Schema = dict[str, Any]
@@ -123,6 +124,8 @@ _BODIES: Final[tuple[tuple[str, tuple[str, ...], Mapping[str, Schema], bool], ..
     (r"/api/show", ("model",), _of_go(SHOW_FIELDS), False),
     (r"/api/create", ("model",), _of_go(CREATE_FIELDS), False),
     (r"/api/copy", tuple(COPY_FIELDS), _of_go(COPY_FIELDS), False),
+    (r"/api/embed", ("model",), _of_go(EMBED_FIELDS), False),
+    (r"/api/embeddings", ("model",), _of_go(EMBEDDINGS_FIELDS), False),
 )
 
 _NOT_ASKED: Final = frozenset({"ignored"})  # of `CompletionFields`, filled by the server

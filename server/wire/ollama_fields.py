@@ -5,10 +5,10 @@ Every function that reads a body raises `InvalidBody`, a 400, whose text is Go's
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from registry.names import InvalidModelName, ModelName
 from server.wire.golang import InvalidBody, kind, loads, mismatch, quote
 from server.wire.ollama_options import parse_keep_alive
 
@@ -47,10 +47,6 @@ _ELEMENTS: Final = {
     "[]api.ToolCall": "api.ToolCall",
     "api.Tools": "api.Tool",
 }
-_NAME: Final = re.compile(
-    r"(?:[A-Za-z0-9_][A-Za-z0-9_.:-]{0,349}/)?(?:[A-Za-z0-9_][A-Za-z0-9_-]{0,79}/)?"
-    r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,79})?"
-)
 
 
 def fields_of(body: bytes, struct: str, types: Fields) -> tuple[dict[str, Any], list[str]]:
@@ -83,14 +79,11 @@ def checked_name(name: str) -> str:
     """
     if not name.strip():
         raise InvalidBody("model is required")
-    if not is_model_name(name):
-        raise InvalidBody("invalid model name")
+    try:
+        ModelName.parse(name)
+    except InvalidModelName as error:
+        raise InvalidBody(str(error)) from None
     return name
-
-
-def is_model_name(name: str) -> bool:
-    """Whether Ollama would take `name` as [host/][namespace/]model[:tag] at all."""
-    return _NAME.fullmatch(name) is not None
 
 
 def _typed(value: Any, target: str, place: str) -> Any:
