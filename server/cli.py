@@ -15,7 +15,7 @@ from server.commands.errors import CommandError
 from server.commands.files import guard, pin, sha256, verify
 from server.commands.models import cp, list_models, list_running, rm, show, stop
 from server.commands.serving import run, serve
-from server.commands.transfers import pull, push
+from server.commands.transfers import create, pull, push
 from server.commands.version import version, version_option
 
 _CONTEXT = {
@@ -41,11 +41,9 @@ def command() -> None:
     """A local LLM server: llama-server's answers, faster, from verified model files."""
 
 
-_VERBS = (
-    *(serve, run, show, stop, pull, push, list_models, list_running, cp, rm),
-    *(guard, sha256, pin, verify, convert, version),
-)
-for _verb in _VERBS:
+_MODELS = (serve, create, run, show, stop, pull, push, list_models, list_running, cp, rm)
+_FILES = (guard, sha256, pin, verify, convert)
+for _verb in (*_MODELS, *_FILES, version):
     command.add_command(_verb)
 
 

@@ -131,9 +131,10 @@ class Client:
             raise
         return True
 
-    def send_blob(self, digest: str, pieces: Iterable[bytes]) -> None:
-        """Send the server a blob. Errors as `get`."""
-        self._answer("POST", f"/api/blobs/{digest}", pieces=pieces)
+    def send_blob(self, digest: str, size: int, pieces: Iterable[bytes]) -> None:
+        """Send the server a blob of so many bytes. Errors as `get`."""
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        self._answer("POST", f"/api/blobs/{digest}", pieces=pieces, headers=headers)
 
     def stream(self, path: str, body: Mapping[str, Any]) -> Generator[dict[str, Any], None, None]:
         """The objects of a streamed answer. Closing the iterator stops the server.
@@ -161,10 +162,11 @@ class Client:
         body: Mapping[str, Any] | None = None,
         *,
         pieces: Iterable[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         content = _encoded(body) if body is not None else pieces
         try:
-            response = self._http.request(method, path, content=content, headers=_JSON if body is not None else None)
+            response = self._http.request(method, path, content=content, headers=headers or (_JSON if body else None))
         except httpx.HTTPError as error:
             raise self._lost(error) from error
         if response.status_code >= 400:

@@ -1,7 +1,8 @@
-"""`bankml pull` and `bankml push`."""
+"""`bankml create`, `bankml pull` and `bankml push`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,6 +11,21 @@ if TYPE_CHECKING:
     from registry.names import ModelName
 
 _insecure = click.option("--insecure", is_flag=True, help="The registry may be reached over plain HTTP.")
+
+
+@click.command()
+@click.argument("model")
+@click.option(
+    "-f", "--file", type=click.Path(path_type=Path), help="The Modelfile (default: Modelfile, else the model here)."
+)
+@click.option("-q", "--quantize", metavar="TYPE", default="", help="The type that the weights have (Q4_K_M).")
+def create(model: str, file: Path | None, quantize: str) -> None:
+    """Make a model out of a Modelfile: another one, or files, with a system message, parameters, a licence."""
+    from server.commands.client import Client
+    from server.commands.creating import create as make
+
+    with Client.from_environment() as client:
+        make(client, model, file, quantize)
 
 
 @click.command()
