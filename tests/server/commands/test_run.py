@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import httpx
@@ -20,12 +17,9 @@ import pytest
 from server.commands.display import summary
 from server.commands.talk import MessageLines
 from testing.server_process import ServerProcess
+from testing.terminal import COMMAND, PATIENCE, Terminal
 
 Start = Callable[..., AbstractContextManager[ServerProcess]]
-
-COMMAND = (sys.executable, "-m", "server.cli", "run")
-PATIENCE = 120
-"""Seconds after which a test gives up on a process."""
 
 
 # -- pure ------------------------------------------------------------------------------------------------------------
@@ -98,7 +92,9 @@ def environment(server: ServerProcess) -> dict[str, str]:
 
 
 def run(environment: dict[str, str], *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*COMMAND, *arguments], input=stdin, env=environment, capture_output=True, timeout=PATIENCE)
+    return subprocess.run(
+        [*COMMAND, "run", *arguments], input=stdin, env=environment, capture_output=True, timeout=PATIENCE
+    )
 
 
 def greedy(server: ServerProcess, prompt: str, limit: int) -> str:
@@ -173,7 +169,7 @@ def test_without_a_server_the_command_serves_the_model_itself(
 
 def test_a_reader_who_leaves_is_no_error_worth_a_traceback(environment: dict[str, str]) -> None:
     process = subprocess.Popen(
-        [*COMMAND, "smollm2", "Count from 1 to 1000."],
+        [*COMMAND, "run", "smollm2", "Count from 1 to 1000."],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -189,58 +185,6 @@ def test_a_reader_who_leaves_is_no_error_worth_a_traceback(environment: dict[str
 
 
 # -- in a terminal ---------------------------------------------------------------------------------------------------
-
-
-class Terminal:
-    """The command with a terminal of its own."""
-
-    def __init__(self, environment: dict[str, str], *arguments: str) -> None:
-        self._main, theirs = pty.openpty()
-        self.process = subprocess.Popen(
-            [*COMMAND, *arguments], env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
-        )
-        os.close(theirs)
-        self._shown = ""
-
-    def type(self, text: str) -> None:
-        """Type a line."""
-        os.write(self._main, text.encode() + b"\n")
-
-    def press(self, keys: str) -> None:
-        """Type keys that are no line, and see what happens for a moment."""
-        os.write(self._main, keys.encode())
-        with suppress(OSError):  # the terminal's other end is closed
-            self._read(0.3)
-
-    def until(self, pattern: str) -> str:
-        """What is shown up to and including the first match of `pattern`, which is taken away."""
-        deadline = time.monotonic() + PATIENCE
-        while (found := re.search(pattern, self._shown)) is None:
-            assert self._read(deadline - time.monotonic()), f"no {pattern!r}: {self._shown!r}"
-        shown, self._shown = self._shown[: found.end()], self._shown[found.end() :]
-        return shown.replace("\r\n", "\n")
-
-    def interrupt_until(self, pattern: str) -> str:
-        """Do what Ctrl-C does until `pattern` is shown: `input` may miss a signal that comes just before it waits."""
-        deadline = time.monotonic() + PATIENCE
-        while re.search(pattern, self._shown) is None:
-            assert time.monotonic() < deadline, f"no {pattern!r}: {self._shown!r}"
-            self.process.send_signal(signal.SIGINT)
-            self._read(2)
-        return self.until(pattern)
-
-    def _read(self, seconds: float) -> bool:
-        """Take what is shown; whether something was, within the time."""
-        if not select.select([self._main], [], [], seconds)[0]:
-            return False
-        self._shown += os.read(self._main, 65536).decode(errors="replace")
-        return True
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        os.close(self._main)
 
 
 @pytest.fixture

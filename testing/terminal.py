@@ -1,0 +1,82 @@
+"""A command with a terminal of its own, for tests: typed to, read from, interrupted."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+COMMAND = (sys.executable, "-m", "server.cli")
+"""The program under test; the name of a verb follows."""
+PATIENCE = 120
+"""Seconds after which a test gives up on a process."""
+
+
+class Terminal:
+    """`bankml run` with a terminal of its own.
+
+    Args:
+        environment: all of its variables.
+        arguments: behind `run`.
+    """
+
+    def __init__(self, environment: Mapping[str, str], *arguments: str) -> None:
+        self._main, theirs = pty.openpty()
+        self.process = subprocess.Popen(
+            [*COMMAND, "run", *arguments],
+            env=environment,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self._shown = ""
+
+    def type(self, text: str) -> None:
+        """Type a line."""
+        os.write(self._main, text.encode() + b"\n")
+
+    def press(self, keys: str) -> None:
+        """Type keys that are no line, and see what happens for a moment."""
+        os.write(self._main, keys.encode())
+        with suppress(OSError):  # the terminal's other end is closed
+            self._read(0.3)
+
+    def until(self, pattern: str) -> str:
+        """What is shown up to and including the first match of `pattern`, which is taken away."""
+        deadline = time.monotonic() + PATIENCE
+        while (found := re.search(pattern, self._shown)) is None:
+            assert self._read(deadline - time.monotonic()), f"no {pattern!r}: {self._shown!r}"
+        shown, self._shown = self._shown[: found.end()], self._shown[found.end() :]
+        return shown.replace("\r\n", "\n")
+
+    def interrupt_until(self, pattern: str) -> str:
+        """Do what Ctrl-C does until `pattern` is shown: `input` may miss a signal that comes just before it waits."""
+        deadline = time.monotonic() + PATIENCE
+        while re.search(pattern, self._shown) is None:
+            assert time.monotonic() < deadline, f"no {pattern!r}: {self._shown!r}"
+            self.process.send_signal(signal.SIGINT)
+            self._read(2)
+        return self.until(pattern)
+
+    def _read(self, seconds: float) -> bool:
+        """Take what is shown; whether something was, within the time."""
+        if not select.select([self._main], [], [], seconds)[0]:
+            return False
+        self._shown += os.read(self._main, 65536).decode(errors="replace")
+        return True
+
+    def close(self) -> None:
+        """End it, however far it is."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._main)
