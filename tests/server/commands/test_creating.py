@@ -117,7 +117,7 @@ def command(environment: dict[str, str], capsys: pytest.CaptureFixture[str]) -> 
     return run
 
 
-def test_a_model_is_made_and_listed(command: Run, tmp_path: Path) -> None:
+def test_a_model_goes_its_whole_way(command: Run, tmp_path: Path) -> None:
     modelfile = tmp_path / "Modelfile"
     modelfile.write_text("FROM smollm2\nSYSTEM Be short.\nPARAMETER temperature 0\nPARAMETER num_predict 4\n")
     status, out, err = command("create", "mario", "-f", str(modelfile))
@@ -125,6 +125,13 @@ def test_a_model_is_made_and_listed(command: Run, tmp_path: Path) -> None:
     assert err.splitlines()[0] == "gathering model components"
     assert err.splitlines()[-1] == "success"
     assert command("list", "mario")[1].splitlines()[1].startswith("mario:latest    ")
+    assert command("show", "mario", "--system") == (0, "Be short.", "")
+    assert "    temperature    0    \n" in command("show", "mario")[1]
+    assert "SYSTEM Be short." in command("show", "mario", "--modelfile")[1]
+    assert command("cp", "mario", "luigi:v2") == (0, "copied 'mario' to 'luigi:v2'\n", "")
+    assert command("rm", "mario", "luigi:v2") == (0, "deleted 'mario'\ndeleted 'luigi:v2'\n", "")
+    assert command("list", "mario")[1].count("\n") == 1
+    assert command("rm", "mario") == (1, "", "Error: model 'mario' not found\n")
 
 
 def test_a_file_is_sent_once(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
