@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -20,9 +20,9 @@ import numpy as np
 
 from engine.model import ModelOptions
 from registry.catalog import Catalog, Entry
-from registry.conversion.uploads import convert_blobs
+from registry.conversion.uploads import converted
 from registry.derived import Base, DerivedModel, Layer, Message
-from registry.errors import ConversionRefused, CreateRefused, ModelNotFound
+from registry.errors import CreateRefused, ModelNotFound, RegistryError
 from registry.folder import MANIFEST_ENDING, FolderError, InvalidDigest, ModelFolder, hex_of
 from registry.fork_file import pins_in
 from registry.gguf_guard import Report, judge
@@ -73,11 +73,19 @@ Pull = Callable[[ModelName], AsyncGenerator[Mapping[str, Any], None]]
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """The weights of a new model, and the layer it takes over."""
+    """The weights of a new model, and the layer it takes over.
+
+    Attributes:
+        base: what the manifest says of the weights.
+        below: the layer.
+        path: where they lie now.
+        is_new: whether they are yet to be made a blob.
+    """
 
     base: Base
     below: Layer
     path: Path
+    is_new: bool = False
 
 
 class Creator:
@@ -100,8 +108,10 @@ class Creator:
     async def create(self, recipe: Recipe) -> AsyncGenerator[Mapping[str, Any], None]:
         """Makes a model and says how far it is, as Ollama's progress objects (`status` and, of a pull, more).
 
+        Closing the generator stops what is under way and leaves nothing of it but what a pull goes on with.
+
         Raises:
-            CreateRefused: it cannot be made so.
+            CreateRefused, ConversionRefused: it cannot be made so.
             ModelNotFound: the source, or a blob, is not here.
             RegistryError: the source is not to be used; the folder cannot be written.
         """
@@ -111,13 +121,24 @@ class Creator:
                 async for line in pulled:
                     yield line
             origin = await asyncio.to_thread(self._from, recipe.source)
-        else:
-            async with aclosing(self._from_files(recipe)) as steps:
-                async for status, made in steps:
-                    if made is None:
-                        yield {"status": status}
-                    else:
-                        origin = made
+            async for line in self._made(recipe, origin):
+                yield line
+            return
+        async with AsyncExitStack() as kept:
+            blobs = await asyncio.to_thread(self._blobs, recipe.files)
+            if any(name.endswith(".safetensors") for name in blobs):
+                yield {"status": "converting model"}
+                origin = await self._converted(blobs, recipe.name.model, kept)
+            else:
+                signs = await asyncio.to_thread(_gguf_signs, blobs)
+                yield {"status": "parsing GGUF"}
+                name = _only_gguf(signs)
+                origin = _over_blob(blobs[name], hex_of(recipe.files[name]), name)
+            async for line in self._made(recipe, origin):
+                yield line
+
+    async def _made(self, recipe: Recipe, origin: _Origin) -> AsyncGenerator[Mapping[str, Any], None]:
+        """The last steps: the model over weights that are here."""
         report = await asyncio.to_thread(judge, origin.path, self._options)
         if report.verdict != "play":
             raise CreateRefused(f"these weights are not played: {'; '.join(report.reasons)}")
@@ -127,7 +148,8 @@ class Creator:
         for digest in _parts(layer, recipe, origin.below):
             yield {"status": f"{'using existing' if digest in known else 'creating new'} layer sha256:{digest}"}
         yield {"status": "writing manifest"}
-        await asyncio.to_thread(self._write, DerivedModel(recipe.name, datetime.now(UTC), origin.base, layer))
+        model = DerivedModel(recipe.name, datetime.now(UTC), origin.base, layer)
+        await asyncio.to_thread(self._write, model, origin)
         yield {"status": "success"}
 
     def _free_name(self, name: ModelName) -> ModelName:
@@ -194,31 +216,16 @@ class Creator:
             raise CreateRefused(f'blob "{digest}" not found')
         return path
 
-    async def _from_files(self, recipe: Recipe) -> AsyncGenerator[tuple[str, _Origin | None], None]:
-        """Progress lines, and at the end the weights that came as files."""
-        blobs = {name: await asyncio.to_thread(self._blob, digest) for name, digest in sorted(recipe.files.items())}
-        if any(name.endswith(".safetensors") for name in blobs):
-            yield "converting model", None
-            yield "", await asyncio.to_thread(self._converted, blobs, recipe.name.model)
-            return
-        is_gguf = {name: await asyncio.to_thread(_is_gguf, path) for name, path in blobs.items()}
-        if not any(name.endswith(".gguf") or is_gguf[name] for name in blobs):
-            raise CreateRefused("unknown type")
-        yield "parsing GGUF", None
-        if not all(is_gguf.values()):
-            raise CreateRefused("supplied file was not in GGUF format")
-        if len(blobs) > 1:
-            raise CreateRefused("weights in several GGUF files are not supported: merge them into one")
-        [(name, path)] = blobs.items()
-        yield "", _over_blob(path, hex_of(recipe.files[name]), name)
+    def _blobs(self, files: Mapping[str, str]) -> dict[str, Path]:
+        """Where the blobs of files lie, by the files' names; errors as `_blob`."""
+        return {name: self._blob(digest) for name, digest in sorted(files.items())}
 
-    def _converted(self, blobs: Mapping[str, Path], name: str) -> _Origin:
-        """The weights that safetensors become."""
-        try:
-            report = convert_blobs(self._folder, blobs, name)
-        except ConversionRefused as error:
-            raise CreateRefused(str(error)) from error
-        return _over_blob(report.output, report.sha256, f"{name}.gguf")
+    async def _converted(self, blobs: Mapping[str, Path], name: str, kept: AsyncExitStack) -> _Origin:
+        """The weights that safetensors become; they lie where they do as long as `kept` is open."""
+        report = await kept.enter_async_context(converted(self._folder, blobs, name))
+        blob = self._folder.blob_path(report.sha256)
+        base = Base(f"{name}.gguf", blob.name, report.sha256, None, blob)
+        return _Origin(base, Layer(report.sha256), report.output, is_new=True)
 
     def _known(self) -> set[str]:
         """The digests of everything that models here are made of."""
@@ -227,9 +234,16 @@ class Creator:
             known.update(_contents(model.layer))
         return known | {path.name.removeprefix("sha256-") for path in self._folder.blobs.glob("sha256-*")}
 
-    def _write(self, model: DerivedModel) -> None:
+    def _write(self, model: DerivedModel, origin: _Origin) -> None:
         before = self._folder.find(model.name)
-        self._folder.write(model)
+        if origin.is_new:
+            self._folder.adopt_blob(origin.path, model.base.sha256)
+        try:
+            self._folder.write(model)
+        except RegistryError:
+            if origin.is_new:
+                self._folder.drop_unused(model)
+            raise
         if before is not None:
             self._folder.drop_unused(before)
         self._catalog.refresh()
@@ -237,6 +251,31 @@ class Creator:
 
 def _over_blob(path: Path, sha256_hex: str, name: str) -> _Origin:
     return _Origin(Base(name, path.name, sha256_hex, None, path), Layer(sha256_hex), path)
+
+
+def _gguf_signs(blobs: Mapping[str, Path]) -> dict[str, bool]:
+    """Whether each file begins as a GGUF file does.
+
+    Raises:
+        CreateRefused: none does, nor is named like one.
+    """
+    signs = {name: _is_gguf(path) for name, path in blobs.items()}
+    if not any(name.endswith(".gguf") or sign for name, sign in signs.items()):
+        raise CreateRefused("unknown type")
+    return signs
+
+
+def _only_gguf(signs: Mapping[str, bool]) -> str:
+    """The name of the one file.
+
+    Raises:
+        CreateRefused: it is not GGUF, or not the only one.
+    """
+    if not all(signs.values()):
+        raise CreateRefused("supplied file was not in GGUF format")
+    if len(signs) > 1:
+        raise CreateRefused("weights in several GGUF files are not supported: merge them into one")
+    return next(iter(signs))
 
 
 def _is_gguf(path: Path) -> bool:

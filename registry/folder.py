@@ -37,7 +37,9 @@ MANIFEST_ENDING: Final = ".MODEL.json"
 _DIGEST: Final = re.compile(r"(?:sha256[:-])?([0-9a-fA-F]{64})")
 _LARGEST_MANIFEST: Final = 64 << 20  # bytes; a request's body is smaller
 _UPLOAD: Final = "upload-"
-_OURS: Final = (_UPLOAD, "manifest-", "convert-")
+CONVERSION: Final = "convert-"
+"""How the names of conversions in `partial/` begin."""
+_OURS: Final = (_UPLOAD, "manifest-", CONVERSION)
 """How names in `partial/` begin that nobody goes on with after a kill; what a pull left goes on."""
 
 

@@ -25,6 +25,7 @@ from engine.errors import (
 )
 from registry.derived import ManifestRefused
 from registry.errors import (
+    ConversionRefused,
     CreateRefused,
     ModelFileChanged,
     ModelFileError,
@@ -32,8 +33,9 @@ from registry.errors import (
     ModelNotFound,
     ModelRefused,
     PinMismatch,
+    RegistryError,
 )
-from registry.folder import DigestMismatch, FolderError, InvalidDigest
+from registry.folder import DigestMismatch, InvalidDigest
 from registry.names import InvalidModelName
 from server.streams import ClientDisconnected, ServerStopping
 
@@ -127,10 +129,8 @@ def as_api_error(error: Exception) -> ApiError:
             return ApiError(400, str(error))
         case ModelRefused() | PinMismatch() | InvalidModelName() | CreateRefused() | ManifestRefused():
             return ApiError(400, str(error))
-        case InvalidDigest() | DigestMismatch():
+        case InvalidDigest() | DigestMismatch() | ConversionRefused():
             return ApiError(400, str(error))
-        case FolderError():
-            return ApiError(500, str(error))
         case ModelNotFound() | ModelFileMissing():
             return ApiError(404, str(error))
         case ModelFileChanged() | ModelFileError() | ModelFileLost() | ServerStopping():
@@ -141,7 +141,7 @@ def as_api_error(error: Exception) -> ApiError:
             return ApiError(error.status_code, error.detail)
         case MemoryError():
             return ApiError(503, "not enough memory for this request")
-        case EngineError():
+        case EngineError() | RegistryError():
             return ApiError(500, str(error))
         case _:
             return ApiError(500, "internal server error")
@@ -159,9 +159,9 @@ def door_body(status: int, message: str) -> bytes:
 
 
 def log_failure(what: str, error: Exception) -> None:
-    """One line for what is the client's, the model's or the operator's to mend (a model file that changed, say); the
-    traceback where it is our fault."""
-    if as_api_error(error).status != 500:
+    """One line for what is the client's, the model's or the operator's to mend (a model file that changed, a full disk,
+    a registry that does not answer); the traceback where it is our fault."""
+    if as_api_error(error).status != 500 or isinstance(error, RegistryError):
         logger.warning("%s failed: %s", what, error)
     else:
         logger.error("%s failed", what, exc_info=error)

@@ -71,7 +71,7 @@ def convert(
         directory: config.json, tokenizer files and `model*.safetensors`; its name is part of the metadata.
         output: the file; replaced when it exists, left as it is when the conversion fails.
         options: what can be chosen.
-        progress: told how many bytes are written; what it raises ends the conversion.
+        progress: told how many bytes are read, then how many are written; what it raises ends the conversion.
 
     Raises:
         ConversionRefused: the directory is damaged, or llama.cpp would write what is not reproduced; the text says
@@ -80,7 +80,7 @@ def convert(
         ModelFileError: a file of the directory cannot be read.
         ModelFileChanged: one changed while it was read.
     """
-    options = options or ConversionOptions()
+    options, progress = options or ConversionOptions(), progress or Silent()
     with SourceDirectory(directory) as source:
         hparams = read_hparams(source)
         _refuse_reranker(source, hparams)
@@ -102,11 +102,9 @@ def convert(
         _add_pooling(source, hparams)
         metadata.u32("general.quantization_version", 2)
         _add_vocabulary(metadata, source, hparams)
-        inputs = source.inputs()
+        inputs = source.inputs(progress)
         source.check_apart(output)
-        sha256, size = write_gguf(
-            output, metadata, tensors, progress=progress or Silent(), check=source.check_unchanged
-        )
+        sha256, size = write_gguf(output, metadata, tensors, progress=progress, check=source.check_unchanged)
     return ConversionReport(
         output,
         sha256,

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from registry.errors import ConversionRefused, ModelFileChanged, ModelFileError
 from registry.pins import FileIdentity, sha256_file
+from registry.progress import Progress
 
 MAX_JSON: Final = 256 << 20
 """Bytes of a JSON or text file: several times the largest vocabulary there is."""
@@ -115,16 +116,25 @@ class SourceDirectory:
             if output.exists() and output.samefile(self.path / name):
                 raise ConversionRefused(f"the output would replace {self.path / name}, which is converted")
 
-    def inputs(self) -> list[tuple[str, int, str]]:
+    def inputs(self, progress: Progress) -> list[tuple[str, int, str]]:
         """Name, bytes and sha256 of every file that was used, by name.
+
+        Args:
+            progress: told how many bytes are hashed; what it raises ends it.
 
         Raises:
             ModelFileError: one cannot be read any more.
             ModelFileChanged: one is not the file that was used.
         """
-        found = []
+        progress.start(f"reading {self.path.name}", sum(identity.size for identity in self._used.values()))
+        found, before = [], 0
         for name, identity in sorted(self._used.items()):
-            digest = sha256_file(self.path / name)
+
+            def read(done: int, before: int = before) -> None:
+                progress.update(before + done)
+
+            digest = sha256_file(self.path / name, read)
+            before += identity.size
             if digest.identity != identity:
                 raise ModelFileChanged(self.path / name)
             found.append((name, identity.size, digest.sha256))

@@ -13,11 +13,14 @@ from starlette.routing import Route
 
 from registry.creation import Creator
 from registry.folder import BlobWriter
+from registry.names import ModelName
 from server.errors import ApiError, as_api_error, log_failure
+from server.routes.api_transfers import puller_of
 from server.routes.common import folder_of, json_response, parsed, residency_of
 from server.streams import NDJSON, EventStream, ndjson, until_disconnect
 from server.wire.ollama_answers import error
 from server.wire.ollama_create import CreateRequest, parse_create
+from server.wire.ollama_transfers import line
 
 _PIECE: Final = 1 << 20
 """Bytes of an upload that are hashed and written in one go, away from the event loop."""
@@ -69,7 +72,13 @@ async def _steps(request: Request, asked: CreateRequest) -> AsyncGenerator[Mappi
     for warning in asked.warnings:
         yield {"status": warning}
     residency = residency_of(request)
-    async with aclosing(Creator(residency.catalog, residency.options).create(asked.recipe)) as steps:
+
+    async def pull(name: ModelName) -> AsyncGenerator[Mapping[str, Any], None]:
+        async with aclosing(puller_of(request).pull(name)) as lines:
+            async for progress in lines:
+                yield line(progress)
+
+    async with aclosing(Creator(residency.catalog, residency.options, pull).create(asked.recipe)) as steps:
         async for step in steps:
             yield step
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine.errors import EngineError
 from registry.derived import Layer
 from registry.errors import RegistryError
 from registry.headers import look
 from registry.transfer.errors import NotPlayable
 from registry.transfer.ticks import Progress
-from server.errors import ApiError, log_failure
+from server.errors import ApiError, as_api_error, log_failure
 from server.routes.common import folder_of, json_response, parsed, residency_of
 from server.streams import NDJSON, EventStream, ndjson, until_disconnect
 from server.wire import ollama_transfers as wire
@@ -25,19 +24,32 @@ from server.wire.ollama_answers import error as error_line
 from server.wire.ollama_models import details
 from server.wire.ollama_transfers import Transfer
 
+if TYPE_CHECKING:
+    from registry.transfer.pull import Puller
+
 Lines = AsyncGenerator[Progress, None]
 
 
 async def pull(request: Request) -> Response:
     """`POST /api/pull`: a model out of a registry. Cut off, it goes on where it stopped when asked for again."""
     asked = parsed(wire.parse_pull, await request.body())
+    return await _answer(request, asked, puller_of(request).pull(asked.name, insecure=asked.insecure))
+
+
+def puller_of(request: Request) -> Puller:
+    """What pulls into the folder; one for all requests, since pulls of the same blobs share them.
+
+    Raises:
+        BadRequest: no folder is served.
+    """
     folder = folder_of(request)
     from registry.transfer.pull import Puller  # slow: httpx is not needed before
 
     state = request.app.state
     if not hasattr(state, "puller"):
         state.puller = Puller(folder, check=_check)
-    return await _answer(request, asked, state.puller.pull(asked.name, insecure=asked.insecure))
+    puller: Puller = state.puller
+    return puller
 
 
 async def push(request: Request) -> Response:
@@ -107,12 +119,8 @@ async def _last(request: Request, lines: Lines) -> dict[str, Any]:
 
 
 def _failure(request: Request, error: Exception) -> ApiError:
-    if isinstance(error, RegistryError | EngineError | ApiError):
-        failure = ApiError(500, error.message if isinstance(error, ApiError) else str(error))
-    else:
-        log_failure(request.url.path, error)
-        failure = ApiError(500, "internal server error")
-    return failure
+    log_failure(request.url.path, error)
+    return ApiError(500, as_api_error(error).message)
 
 
 routes = [

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from registry.conversion.uploads import is_valid_path
 from registry.creation import Recipe
 from registry.derived import Message
 from registry.modelfile import Command, ModelfileError, parse
@@ -21,6 +22,7 @@ from registry.parameters import DEPRECATED, FORMS, ParameterError, parse_paramet
 from server.wire.golang import InvalidBody, mismatch, quote
 from server.wire.ollama_fields import fields_of
 from server.wire.ollama_options import parse_options
+from server.wire.ollama_transfers import NO_CLOUD, place_of
 
 CREATE_FIELDS: Final = {
     "model": "string",
@@ -93,7 +95,7 @@ def parse_create(body: bytes) -> CreateRequest:
     given, _ = fields_of(body, "CreateRequest", CREATE_FIELDS)
     for field in ("files", "draft_files"):
         for file, digest in given.get(field, {}).items():
-            if not _is_valid_path(file):
+            if not is_valid_path(file):
                 raise InvalidBody("file path must be relative")
             if not digest:
                 raise InvalidBody(_DIGEST)
@@ -170,7 +172,7 @@ def _recipe(name: ModelName, given: Mapping[str, Any]) -> Recipe:
     parameters, stop = _parameters(given.get("parameters", {}))
     return Recipe(
         name=name,
-        source=given.get("from", "").strip(),
+        source=_source(given.get("from", "").strip()),
         files={} if given.get("from") else given.get("files", {}),
         system=given.get("system", ""),
         template=given.get("template", ""),
@@ -181,6 +183,16 @@ def _recipe(name: ModelName, given: Mapping[str, Any]) -> Recipe:
         requires=given.get("requires", ""),
         quantize=given.get("quantize") or given.get("quantization", ""),
     )
+
+
+def _source(text: str) -> str:
+    """What a model is made from, without the `:local` that may end a model's name."""
+    base, place = place_of(text)
+    if place and place_of(base)[1]:
+        raise InvalidBody("invalid model name")
+    if place == "cloud":
+        raise InvalidBody(NO_CLOUD)
+    return base
 
 
 def _parameters(given: Mapping[str, Any]) -> tuple[dict[str, bool | int | float], tuple[str, ...] | None]:
@@ -217,10 +229,3 @@ def _message(given: Mapping[str, Any]) -> Message:
         if value and name not in ("role", "content"):
             raise InvalidBody(f"messages with {name} are not supported in a model")
     return Message(role, given.get("content", ""))
-
-
-def _is_valid_path(path: str) -> bool:
-    """Whether a path is relative, clean and stays where it is: Go's `fs.ValidPath`."""
-    if path == ".":
-        return True
-    return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))

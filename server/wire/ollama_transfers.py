@@ -25,6 +25,7 @@ TRANSFER_FIELDS: Final = {
     "name": "string",
 }
 """The fields of both bodies and their Go types. `username` and `password` change nothing, as in Ollama."""
+NO_CLOUD: Final = "models that run in Ollama's cloud are not supported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +81,15 @@ def _without_source(name: str) -> str:
         InvalidBody: it asks for a model that runs in Ollama's cloud.
     """
     name = name.strip()
-    base, source = _source(name)
-    if source and _source(base)[1]:
+    base, source = place_of(name)
+    if source and place_of(base)[1]:
         raise InvalidBody(f"use either :local or :cloud, not both: {quote(name)}")
     if source == "cloud":
-        raise InvalidBody("models that run in Ollama's cloud are not supported")
+        raise InvalidBody(NO_CLOUD)
     return base
 
 
-def _source(name: str) -> tuple[str, str]:
+def place_of(name: str) -> tuple[str, str]:
     """A name, and where it says that the model runs: `local`, `cloud`, or nothing."""
     base, colon, tag = name.rpartition(":")
     tag = tag.strip().lower()
