@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 
@@ -130,4 +131,17 @@ class ConversionRefused(RegistryError):
 
 
 class ConversionFailed(RegistryError):
-    """The converted file could not be written; nothing of it is left."""
+    """The converted file could not be written; nothing of it is left.
+
+    Args:
+        path: where it was to be.
+        reason: what the system said.
+    """
+
+    def __init__(self, path: Path, reason: OSError) -> None:
+        if reason.errno in (errno.ENOSPC, errno.EDQUOT):
+            super().__init__(f"no space left in {path.parent} for {path.name}")
+        else:
+            super().__init__(f"cannot write '{path}': {reason.strerror or reason}")
+        self.path = path
+        self.reason = reason

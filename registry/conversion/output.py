@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import struct
 from collections.abc import Callable, Iterator
@@ -58,9 +57,7 @@ def write_gguf(
                 progress.update(written)
             check()
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise ConversionFailed(f"no space left in {path.parent} for {path.name}") from error
-        raise ConversionFailed(f"cannot write '{path}': {error.strerror or error}") from error
+        raise ConversionFailed(path, error) from error
     return digest.hexdigest(), written
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from registry.conversion.conversion import ConversionReport, convert
-from registry.errors import ConversionRefused, ModelFileError
+from registry.errors import ConversionFailed, ConversionRefused, ModelFileError
 from registry.folder import CONVERSION, ModelFolder
 from registry.progress import Silent
 
@@ -83,6 +83,8 @@ def _convert(
         return convert(directory, work / "converted.gguf", progress=progress)
     except (ConversionRefused, ModelFileError) as error:  # in words that mean something to whoever sent the files
         raise ConversionRefused(str(error).replace(str(directory), name)) from error
+    except ConversionFailed as error:
+        raise folder.error(error.reason) from error
 
 
 def _link(folder: ModelFolder, directory: Path, file: str, blob: Path) -> None:

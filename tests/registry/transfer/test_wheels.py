@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import io
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,7 @@ from registry.transfer.fetch import Patience
 from registry.transfer.pull import Puller
 from registry.transfer.wheels import comes_in_a_wheel, newest
 from testing.oracles.small_models import MODELS
-from testing.package_index import PackageIndex
+from testing.package_index import PackageIndex, wheel_of
 from testing.package_index import serving as index_serving
 
 NAME = "pypi.org/project/tiny-model"
@@ -33,15 +31,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelFolder:
 
 def model_bytes(tmp_path: Path) -> bytes:
     return MODELS[0].file().write(tmp_path / "model.gguf").read_bytes()
-
-
-def wheel_of(**members: bytes) -> bytes:
-    """A wheel with these files in its package, `.gguf` behind each name."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in members.items():
-            archive.writestr(f"tiny_model/{name}.gguf", data)
-    return buffer.getvalue()
 
 
 def index_of(wheel: bytes, **settings: object) -> PackageIndex:

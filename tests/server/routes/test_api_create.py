@@ -6,7 +6,6 @@ import hashlib
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,7 +18,7 @@ import pytest
 from registry.folder import ModelFolder
 from registry.names import ModelName
 from testing.oracles.small_models import MODELS
-from testing.server_process import ServerProcess
+from testing.server_process import ServerProcess, wait_until
 
 Start = Callable[..., AbstractContextManager[ServerProcess]]
 
@@ -157,8 +156,8 @@ def test_a_client_that_leaves_an_upload_leaves_nothing(http: httpx.Client, folde
     with socket.create_connection(("127.0.0.1", http.base_url.port or 0)) as connection:
         head = f"POST /api/blobs/{NOTHING} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n\r\n"
         connection.sendall(head.encode() + bytes(2_000_000))
-        _wait_until(lambda: under_way(folder) != [])
-    _wait_until(lambda: under_way(folder) == [])
+        wait_until(lambda: under_way(folder) != [])
+    wait_until(lambda: under_way(folder) == [])
     assert http.get("/health").status_code == 200
 
 
@@ -234,7 +233,7 @@ def test_a_killed_upload_is_cleared_away_and_named_at_the_next_start(start_serve
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             head = f"POST /api/blobs/{NOTHING} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n\r\n"
             connection.sendall(head.encode() + bytes(2_000_000))
-            _wait_until(lambda: under_way(folder) != [])
+            wait_until(lambda: under_way(folder) != [])
             server.kill()
     [left] = under_way(folder)
     with start_server(*flags) as server:
@@ -242,12 +241,3 @@ def test_a_killed_upload_is_cleared_away_and_named_at_the_next_start(start_serve
         names = [model["name"] for model in server.get("/api/tags")["models"]]
     assert "mario:latest" in names
     assert under_way(folder) == []
-
-
-def _wait_until(true: Callable[[], bool]) -> None:
-    """Waits for what another process does; the test's own time limit ends it otherwise."""
-    for _ in range(3000):
-        if true():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it never came true")
