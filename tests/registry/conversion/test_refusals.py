@@ -16,6 +16,7 @@ import pytest
 from registry.conversion import conversion, convert, fast_tokenizer
 from registry.conversion.source import SourceDirectory
 from registry.errors import ConversionFailed, ConversionRefused, ModelFileChanged, ModelFileError, RegistryError
+from registry.progress import Progress
 from testing.hf_models import HFModel, with_header
 from testing.oracles.conversion_cases import CASES
 
@@ -287,16 +288,16 @@ def test_a_file_that_changes_meanwhile_ends_the_conversion(tmp_path: Path, monke
     directory = LLAMA.write(tmp_path)
     inputs = SourceDirectory.inputs
 
-    def touched(source: SourceDirectory) -> Any:
-        found = inputs(source)
+    def touched(source: SourceDirectory, progress: Progress) -> Any:
+        found = inputs(source, progress)
         os.utime(directory / "model.safetensors", ns=(1, 1))
         return found
 
     monkeypatch.setattr(SourceDirectory, "inputs", touched)
     refused(directory, "has changed", ModelFileChanged)
 
-    def cut(source: SourceDirectory) -> Any:
-        found = inputs(source)
+    def cut(source: SourceDirectory, progress: Progress) -> Any:
+        found = inputs(source, progress)
         os.truncate(directory / "model.safetensors", 5000)
         return found
 
@@ -306,8 +307,13 @@ def test_a_file_that_changes_meanwhile_ends_the_conversion(tmp_path: Path, monke
 
 def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     class Full(conversion.Silent):
+        writing = False
+
+        def start(self, what: str, total: int) -> None:
+            self.writing = what.startswith("converting")
+
         def update(self, done: int) -> None:
-            if done > 10_000:
+            if self.writing and done > 10_000:
                 raise OSError(errno.ENOSPC, "No space left on device")
 
     directory, output = LLAMA.write(tmp_path), tmp_path / "out" / "model.gguf"
