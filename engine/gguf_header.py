@@ -39,6 +39,7 @@ _STRING_WINDOW: Final = 24  # bytes a string of a vocabulary takes at most on av
 _STRING: Final = 8
 _ARRAY: Final = 9
 _BOOL: Final = 7
+_FLOAT32: Final = 6
 # metadata value type -> numpy dtype (little-endian, as the file is)
 _DTYPES: Final[dict[int, np.dtype[Any]]] = {
     0: np.dtype("<u1"),
@@ -47,7 +48,7 @@ _DTYPES: Final[dict[int, np.dtype[Any]]] = {
     3: np.dtype("<i2"),
     4: np.dtype("<u4"),
     5: np.dtype("<i4"),
-    6: np.dtype("<f4"),
+    _FLOAT32: np.dtype("<f4"),
     _BOOL: np.dtype("<u1"),
     10: np.dtype("<u8"),
     11: np.dtype("<i8"),
@@ -107,6 +108,7 @@ class GGUFHeader:
         alignment: bytes to which tensors are aligned.
         size: bytes of the file.
         needed: bytes it must have for its last tensor to be whole.
+        singles: the keys whose value is a 32-bit float.
     """
 
     file_name: str
@@ -115,6 +117,7 @@ class GGUFHeader:
     alignment: int
     size: int
     needed: int
+    singles: frozenset[str] = frozenset()
 
     def check_whole(self) -> None:
         """That every tensor lies inside the file.
@@ -172,6 +175,7 @@ class HeaderReader:
         if n_keys > _MAX_KEYS:
             raise InvalidModelFile(f"{n_keys} keys are more than the {_MAX_KEYS} allowed")
         self.values: dict[str, Any] = {}
+        self._singles: set[str] = set()
         # key -> how to decode its array; None where the key has a value
         self._order: dict[str, Callable[[], list[str] | npt.NDArray[Any]] | None] = {}
         for _ in range(n_keys):
@@ -189,7 +193,8 @@ class HeaderReader:
         tensors = self._place()
         needed = max((info.offset + info.nbytes for info in tensors.values()), default=self._at)
         metadata = {key: self.values[key] if decode is None else decode() for key, decode in self._order.items()}
-        return GGUFHeader(self._file_name, metadata, tensors, self.alignment, self.size, needed)
+        singles = frozenset(self._singles)
+        return GGUFHeader(self._file_name, metadata, tensors, self.alignment, self.size, needed, singles)
 
     # --- scalars ---
 
@@ -237,6 +242,8 @@ class HeaderReader:
             self.values[key] = None
             return
         self._order[key] = None
+        if kind == _FLOAT32:
+            self._singles.add(key)
         self.values[key] = self._string(what) if kind == _STRING else self._numbers(kind, 1, what)()[0].item()
 
     def _array(self, what: str) -> Callable[[], list[str] | npt.NDArray[Any]]:

@@ -28,7 +28,8 @@ class Header:
     """What a model file's header says.
 
     Attributes:
-        metadata: its keys and values as JSON has them; arrays are null unless they were asked for.
+        metadata: its keys and values; 32-bit floats are numpy's, which tell how many digits they have. Arrays are None
+            unless they were asked for, as Ollama shows them.
         n_params: elements of all its tensors.
         tensors: name, type and shape of each.
         reason: why it is not played; None when it is.
@@ -98,7 +99,10 @@ def _read(path: Path, identity: FileIdentity, options: ModelOptions, arrays: boo
     """
     read = read_header(path)
     tensors = tuple((info.name, info.type.name, info.shape) for info in read.tensors.values())
-    metadata = {name: plain(value, arrays=arrays) for name, value in read.metadata.items()}
+    metadata = {
+        name: np.float32(value) if name in read.singles else value if arrays or not _is_array(value) else None
+        for name, value in read.metadata.items()
+    }
     header = Header(metadata, sum(prod(shape) for _, _, shape in tensors), tensors)
     try:
         checked = check_header(read, options)
@@ -116,10 +120,5 @@ def _read(path: Path, identity: FileIdentity, options: ModelOptions, arrays: boo
     )
 
 
-def plain(value: Any, *, arrays: bool) -> Any:
-    """A header's value for JSON; an array is null unless `arrays`, as Ollama shows it."""
-    if isinstance(value, np.ndarray):
-        return value.tolist() if arrays else None
-    if isinstance(value, list):
-        return value if arrays else None
-    return value.item() if isinstance(value, np.generic) else value
+def _is_array(value: Any) -> bool:
+    return isinstance(value, list | np.ndarray)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+
+import pyte
 
 COMMAND = (sys.executable, "-m", "server.cli")
 """The program under test; the name of a verb follows."""
@@ -20,17 +25,25 @@ PATIENCE = 120
 
 
 class Terminal:
-    """`bankml run` with a terminal of its own.
+    """A command with a terminal of its own, of 80 columns and 24 lines.
 
     Args:
         environment: all of its variables.
-        arguments: behind `run`.
+        arguments: behind the verb.
+        verb: which of the program's commands.
+
+    Attributes:
+        process: the command.
+        screen: what a terminal of xterm's kind shows of it.
     """
 
-    def __init__(self, environment: Mapping[str, str], *arguments: str) -> None:
+    def __init__(self, environment: Mapping[str, str], *arguments: str, verb: str = "run") -> None:
         self._main, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.screen = pyte.Screen(80, 24)
+        self._stream = pyte.ByteStream(self.screen)
         self.process = subprocess.Popen(
-            [*COMMAND, "run", *arguments],
+            [*COMMAND, verb, *arguments],
             env=environment,
             stdin=theirs,
             stdout=theirs,
@@ -71,8 +84,22 @@ class Terminal:
         """Take what is shown; whether something was, within the time."""
         if not select.select([self._main], [], [], seconds)[0]:
             return False
-        self._shown += os.read(self._main, 65536).decode(errors="replace")
+        data = os.read(self._main, 65536)
+        self._stream.feed(data)
+        self._shown += data.decode(errors="replace")
         return True
+
+    def end(self) -> int:
+        """Read until the command ends; its status."""
+        deadline = time.monotonic() + PATIENCE
+        with suppress(OSError):  # Linux's word for the end of a terminal
+            while True:
+                assert self._read(deadline - time.monotonic()), f"it goes on: {self._shown!r}"
+        return self.process.wait(PATIENCE)
+
+    def lines(self) -> list[str]:
+        """What is on the screen, without blanks at the ends of lines and empty lines at its own."""
+        return "\n".join(line.rstrip() for line in self.screen.display).rstrip().split("\n")
 
     def close(self) -> None:
         """End it, however far it is."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 from typing import Final
+from urllib.parse import urlsplit
 
 from server.settings import DEFAULT_HOST, DEFAULT_PORT, ollama_host
 
@@ -42,6 +43,13 @@ def url_of(host: str, port: int | str, scheme: str = "http", path: str = "") -> 
             address = ipaddress.ip_address("127.0.0.1" if address.version == 4 else "::1")
         shown = f"[{address}]" if address.version == 6 else str(address)
     return f"{scheme}://{shown}:{port}{f'/{path}' if path else ''}"
+
+
+def is_here(url: str) -> bool:
+    """Whether a server at this URL is one of this machine's own, at loopback."""
+    from server.guards import is_loopback
+
+    return is_loopback(urlsplit(url).hostname or "")
 
 
 def _first(names: tuple[str, ...]) -> str:

@@ -45,12 +45,15 @@ class Client:
     Args:
         url: its address.
         api_key: sent when it wants one.
+
+    Attributes:
+        url: its address.
     """
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx.Timeout(None, connect=CONNECT_TIMEOUT)
-        self._url = url
+        self.url = url
         self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False)
 
     @classmethod
@@ -175,8 +178,8 @@ class Client:
 
     def _lost(self, error: httpx.HTTPError) -> ClientError:
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-            return NoServer(f"could not connect to a server at {self._url}, run 'bankml serve' to start one")
-        return ClientError(f"the server at {self._url} is gone: {error}")
+            return NoServer(f"could not connect to a server at {self.url}, run 'bankml serve' to start one")
+        return ClientError(f"the server at {self.url} is gone: {error}")
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Final
 
 _SIZES: Final = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("KB", 10**3))
@@ -83,36 +82,3 @@ def _trimmed(value: int, scale: int) -> str:
     whole, rest = divmod(value, scale)
     fraction = f"{rest:0{len(str(scale)) - 1}d}".rstrip("0") if rest else ""
     return f"{whole}.{fraction}" if fraction else str(whole)
-
-
-def go_number(value: float) -> str:
-    """A number as Go's `%v` prints a float64: the fewest digits that name it, an exponent below -4 and from 6 on."""
-    sign, digits, exponent = Decimal(repr(float(value))).as_tuple()
-    if not isinstance(exponent, int):
-        return {"F": "+Inf", "n": "NaN"}[exponent] if not sign else "-Inf"
-    text = "".join(map(str, digits)).lstrip("0")
-    stripped = text.rstrip("0")
-    if not stripped:
-        return "-0" if sign else "0"
-    power = len(text) + exponent - 1  # of ten, of the first digit
-    if -4 <= power < 6:
-        shown = f"{Decimal(int(stripped)).scaleb(power + 1 - len(stripped)):f}"
-    else:
-        fraction = f".{stripped[1:]}" if stripped[1:] else ""
-        shown = f"{stripped[0]}{fraction}e{'-' if power < 0 else '+'}{abs(power):02d}"
-    return f"-{shown}" if sign else shown
-
-
-def go_value(value: object) -> str:
-    """A value out of JSON as Go's `%v` prints it."""
-    if value is None:
-        return "<nil>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return go_number(value)
-    if isinstance(value, list | tuple):
-        return f"[{' '.join(map(go_value, value))}]"
-    if isinstance(value, dict):
-        return f"map[{' '.join(f'{name}:{go_value(value[name])}' for name in sorted(value))}]"
-    return str(value)

@@ -196,7 +196,7 @@ class Progress:
         elif self._live is None:
             if id(bar) not in self._plain:
                 self._plain[id(bar)] = Lines(self._stream)
-                self._plain[id(bar)].start(bar.message, bar.total)
+                self._plain[id(bar)].start(bar.message.removesuffix(":"), bar.total)
             self._plain[id(bar)].update(bar.done)
 
     def _say(self, text: str) -> None:

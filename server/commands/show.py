@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
-from server.commands.human import go_value
 from server.commands.tables import table, width
-from server.wire.golang import human_number
+from server.wire.golang import human_number, show_value
 
 _LONG: Final = frozenset({"System", "License"})
 """Sections of prose, whose lines are wrapped at 100 columns."""
@@ -111,17 +110,17 @@ def _metadata(value: object) -> str:
     if isinstance(value, dict):
         return "map[string]interface {}"
     if not isinstance(value, list):
-        return go_value(value)
+        return show_value(value)
     total, fitting = 1, 0  # the bracket
     for item in value:
-        size = width(go_value(item)) + (2 if fitting else 0)
+        size = width(show_value(item)) + (2 if fitting else 0)
         if fitting and total + size > _ARRAY_WIDTH:
             break
         total += size
         fitting += 1
     if fitting == len(value):
-        return go_value(value)
-    return f"{go_value(value[:fitting]).removesuffix(']')} ...+{len(value) - fitting} more]"
+        return show_value(value)
+    return f"{show_value(value[:fitting]).removesuffix(']')} ...+{len(value) - fitting} more]"
 
 
 def _head(text: str, n: int = 2) -> list[list[str]]:

@@ -14,6 +14,7 @@ from server.commands.display import AnswerView, Waiting, summary
 from server.commands.help_texts import COMMANDS, PARAMETERS, SET, SHORTCUTS, SHOW
 from server.commands.session import Session
 from server.commands.show import sections
+from server.wire.golang import show_value
 
 _QUOTES: Final = '"""'
 
@@ -336,12 +337,8 @@ def stream_answer(client: Client, path: str, request: dict[str, Any], view: Answ
 
 
 def _shown_value(value: object) -> str:
-    """A parameter's value as Go prints it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return f"[{' '.join(map(str, value))}]"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    """A parameter's value as Go prints it; whole numbers are no floats here."""
+    return str(value) if type(value) is int else show_value(value)
 
 
 def _tell(text: str) -> None:

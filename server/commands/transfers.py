@@ -32,19 +32,28 @@ def create(model: str, file: Path | None, quantize: str) -> None:
 @click.argument("model", required=False)
 @_insecure
 def pull(model: str | None, insecure: bool) -> None:
-    """Have the server fetch MODEL from a registry.
+    """Have the server fetch MODEL from a registry; without a server, fetch it into the folder of models.
 
-    Without MODEL, and without a server: fetches the default model into the cache, if it is not there, and prints its
-    path.
+    Without MODEL: fetches the default model into the cache, if it is not there, and prints its path.
     """
     if model is None:
         _pull_default()
         return
-    from server.commands.client import Client
+    from server.commands.address import is_here
+    from server.commands.client import Client, NoServer
     from server.commands.pulling import pull as follow
+    from server.commands.pulling import pull_here
 
     with Client.from_environment() as client:
-        follow(client, model, insecure=insecure)
+        try:
+            client.get("/api/version")
+        except NoServer:
+            if not is_here(client.url):
+                raise
+        else:
+            follow(client, model, insecure=insecure)
+            return
+    pull_here(model, insecure=insecure)
 
 
 def _pull_default() -> None:

@@ -14,7 +14,6 @@ from starlette.routing import Route
 from registry.derived import Layer
 from registry.errors import RegistryError
 from registry.headers import look
-from registry.transfer.errors import NotPlayable
 from registry.transfer.ticks import Progress
 from server.errors import ApiError, as_api_error, log_failure
 from server.routes.common import folder_of, json_response, parsed, residency_of
@@ -47,7 +46,7 @@ def puller_of(request: Request) -> Puller:
 
     state = request.app.state
     if not hasattr(state, "puller"):
-        state.puller = Puller(folder, check=_check)
+        state.puller = Puller(folder, check=wire.check_layer)
     puller: Puller = state.puller
     return puller
 
@@ -57,11 +56,6 @@ async def push(request: Request) -> Response:
     asked = parsed(wire.parse_push, await request.body())
     folder_of(request)
     return await _answer(request, asked, _pushed(request, asked))
-
-
-def _check(layer: Layer) -> None:
-    if reason := wire.check_layer(layer):
-        raise NotPlayable(f"the model's parameters cannot be applied: {reason}")
 
 
 async def _pushed(request: Request, asked: Transfer) -> Lines:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final, NoReturn
 
+import numpy as np
 import orjson
 
 from server.wire.json_size import too_much_structure
@@ -190,11 +191,38 @@ def show_value(value: Any) -> str:
             return f"[{' '.join(map(show_value, value))}]"
         case dict():
             return f"map[{' '.join(f'{name}:{show_value(item)}' for name, item in sorted(value.items()))}]"
-    number = Decimal(repr(float(value))).normalize()
-    sign, digits, exponent = number.as_tuple()
+    return _written(Decimal(repr(float(value))), -4, 6, places=2)
+
+
+def _written(number: Decimal, first: int, behind: int, *, places: int) -> str:
+    """A number as Go's `strconv` writes it.
+
+    Args:
+        first, behind: powers of ten of its first digit, between which it has no exponent.
+        places: digits of an exponent at the least.
+    """
+    sign, digits, exponent = number.normalize().as_tuple()
     assert isinstance(exponent, int)
-    before, shown = len(digits) + exponent - 1, "".join(map(str, digits))
-    if -4 <= before < 6 or not any(digits):
-        return format(number, "f")
-    point = "." if len(shown) > 1 else ""
-    return f"{'-' * sign}{shown[0]}{point}{shown[1:]}e{before:+03d}"
+    power, shown = len(digits) + exponent - 1, "".join(map(str, digits))
+    if first <= power < behind or not any(digits):
+        return format(number.normalize(), "f")
+    fraction = f".{shown[1:]}" if shown[1:] else ""
+    return f"{'-' * sign}{shown[0]}{fraction}e{power:+0{places + 1}d}"
+
+
+_EXPONENT: Final = re.compile(rb"-?\d+(?:\.\d+)?e[-+]?\d+")
+
+
+def json_value(value: Any) -> Any:
+    """A number or a numpy array, for `orjson` to write as Go's `encoding/json` writes it; all else as it is.
+
+    A float has the fewest digits that name it among those of its size (a `np.float32` is not the double nearest to it),
+    no `.0`, and an exponent below 1e-6 and from 1e21 on alone.
+    """
+    if not isinstance(value, float | np.floating | np.ndarray):
+        return value
+    written = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+    written = re.sub(rb"\.0(?=[],]|$)", b"", written)
+    return orjson.Fragment(
+        _EXPONENT.sub(lambda found: _written(Decimal(found[0].decode()), -6, 21, places=1).encode(), written)
+    )

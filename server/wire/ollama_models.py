@@ -11,7 +11,7 @@ from registry.derived import Layer
 from registry.headers import Header
 from registry.modelfile import Command, write
 from registry.names import DEFAULT_NAMESPACE, InvalidModelName, ModelName
-from server.wire.golang import InvalidBody, format_time, human_number, quote, show_value
+from server.wire.golang import InvalidBody, format_time, human_number, json_value, quote, show_value
 from server.wire.ollama import SHOW_FIELDS
 from server.wire.ollama_capabilities import capabilities
 from server.wire.ollama_fields import Fields, checked_name, fields_of
@@ -169,7 +169,7 @@ def described(entry: Entry, header: Header, asked: ShowRequest, *, n_ctx: int | 
     """
     layer = entry.layer
     system = asked.system or (layer.system if layer and layer.system else "")
-    info = {name: value for name, value in header.metadata.items() if name not in _NOT_INFO}
+    info = {name: json_value(value) for name, value in header.metadata.items() if name not in _NOT_INFO}
     info["general.parameter_count"] = header.n_params
     shown: dict[str, Any] = {
         "license": "\n".join(_licenses(entry, header)),

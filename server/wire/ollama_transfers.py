@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from registry.derived import Layer
 from registry.names import InvalidModelName, ModelName
+from registry.transfer.errors import NotPlayable
 from registry.transfer.ticks import Progress
 from server.wire.golang import InvalidBody, quote
 from server.wire.ollama_fields import fields_of
@@ -50,7 +51,7 @@ def parse_pull(body: bytes) -> Transfer:
         InvalidBody: what is wrong with it.
     """
     given, _ = fields_of(body, "PullRequest", TRANSFER_FIELDS)
-    return _transfer(given, _without_source(given.get("model") or given.get("name", "")))
+    return _transfer(given, named(given.get("model") or given.get("name", "")))
 
 
 def parse_push(body: bytes) -> Transfer:
@@ -63,15 +64,27 @@ def parse_push(body: bytes) -> Transfer:
     name = given.get("model") or given.get("name", "")
     if not name:
         raise InvalidBody("model is required")
-    return _transfer(given, name)
+    return _transfer(given, _parsed(name))
 
 
-def _transfer(given: Mapping[str, Any], name: str) -> Transfer:
+def _transfer(given: Mapping[str, Any], name: ModelName) -> Transfer:
+    return Transfer(name, given.get("insecure", False), given.get("stream", True))
+
+
+def named(text: str) -> ModelName:
+    """The name of a model to pull.
+
+    Raises:
+        InvalidBody: it is none, or one of a model that runs in Ollama's cloud.
+    """
+    return _parsed(_without_source(text))
+
+
+def _parsed(text: str) -> ModelName:
     try:
-        parsed = ModelName.parse(name)
+        return ModelName.parse(text)
     except InvalidModelName as error:
         raise InvalidBody(str(error)) from None
-    return Transfer(parsed, given.get("insecure", False), given.get("stream", True))
 
 
 def _without_source(name: str) -> str:
@@ -100,13 +113,16 @@ def place_of(name: str) -> tuple[str, str]:
     return name, ""
 
 
-def check_layer(layer: Layer) -> str | None:
-    """Why the parameters of a model that is pulled cannot be applied here; None when they can."""
+def check_layer(layer: Layer) -> None:
+    """That the parameters of a model that is pulled can be applied here.
+
+    Raises:
+        NotPlayable: they cannot; the message says why.
+    """
     try:
         parse_options({**layer.parameters, **({"stop": list(layer.stop)} if layer.stop else {})})
     except InvalidBody as error:
-        return str(error)
-    return None
+        raise NotPlayable(f"the model's parameters cannot be applied: {error}") from error
 
 
 def line(progress: Progress) -> dict[str, Any]:

@@ -77,6 +77,7 @@ def test_values_of_every_type_are_read(path: Path) -> None:
         assert {name: type(value) for name, value in file.metadata.items()} == {
             name: type(value) for name, (_, value) in given_values.items()
         }
+    assert read_header(path).singles == {"f32"}
 
 
 @pytest.mark.parametrize("kind", [U8, I8, U16, I16, U32, I32, F32, U64, I64, F64])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.commands.address import server_url, url_of
+from server.commands.address import is_here, server_url, url_of
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,17 @@ def test_what_the_server_listens_on_comes_before_ollama_host(
 )
 def test_an_address_that_means_every_one_is_reached_at_loopback(host: str, url: str) -> None:
     assert url_of(host, 1234) == url
+
+
+@pytest.mark.parametrize(
+    ("url", "here"),
+    [
+        ("http://127.0.0.1:11434", True),
+        ("http://localhost:11434/x", True),
+        ("http://[::1]:80", True),
+        ("https://example.com", False),
+        ("http://10.0.0.1:11434", False),
+    ],
+)
+def test_a_loopback_address_is_this_machine(url: str, here: bool) -> None:
+    assert is_here(url) is here

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,9 +14,10 @@ from registry.modelfile import parse
 from server.cli import main
 from server.commands.errors import CommandError
 from server.commands.modelfile import create_files, file_names, files_of
+from testing.oracles.conversion_cases import PLAYED
 from testing.oracles.small_models import MODELS
 from testing.server_process import ServerProcess
-from testing.terminal import PATIENCE, Terminal
+from testing.terminal import COMMAND, PATIENCE, Terminal
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -132,6 +134,25 @@ def test_a_model_goes_its_whole_way(command: Run, tmp_path: Path) -> None:
     assert command("rm", "mario", "luigi:v2") == (0, "deleted 'mario'\ndeleted 'luigi:v2'\n", "")
     assert command("list", "mario")[1].count("\n") == 1
     assert command("rm", "mario") == (1, "", "Error: model 'mario' not found\n")
+
+
+def test_a_folder_of_safetensors_becomes_a_model_that_answers(
+    command: Run, environment: dict[str, str], own: ServerProcess, tmp_path: Path
+) -> None:
+    directory = PLAYED.write(tmp_path)
+    modelfile = tmp_path / "Modelfile"
+    modelfile.write_text(f"FROM ./{directory.name}\nPARAMETER temperature 0\nPARAMETER num_predict 4\n")
+    status, out, err = command("create", "tiny", "-f", str(modelfile))
+    assert (status, out) == (0, ""), err
+    assert err.count("copying file sha256:") >= 3
+    assert err.splitlines()[-1] == "success"
+    assert "    quantization        F16    " in command("show", "tiny")[1]
+    done = subprocess.run(
+        [*COMMAND, "run", "tiny", "hello"], env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    answer = own.post("/api/generate", {"model": "tiny", "prompt": "hello", "stream": False})
+    assert (answer["eval_count"], done.stdout) == (4, answer["response"] + "\n\n")
 
 
 def test_a_file_is_sent_once(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

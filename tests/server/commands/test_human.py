@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from server.commands.human import duration_text, go_value, human_bytes, human_time
+from server.commands.human import duration_text, human_bytes, human_time
 
 NOW = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)
 
@@ -77,26 +77,3 @@ def test_gos_zero_time_is_never() -> None:
 )
 def test_a_duration_is_written_as_go_writes_it(ns: int, text: str) -> None:
     assert duration_text(ns) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0"),
-        (7, "7"),
-        (0.25, "0.25"),
-        (-1.5, "-1.5"),
-        (151643, "151643"),
-        (1_000_000, "1e+06"),
-        (8_000_000_000, "8e+09"),
-        (134_515_008, "1.34515008e+08"),
-        (0.0001, "0.0001"),
-        (0.00001, "1e-05"),
-        (True, "true"),
-        (None, "<nil>"),
-        (["a", 1, [False]], "[a 1 [false]]"),
-        ({"b": 1, "a": "x"}, "map[a:x b:1]"),
-    ],
-)
-def test_a_value_of_json_is_written_as_go_writes_it(value: object, text: str) -> None:
-    assert go_value(value) == text

@@ -112,6 +112,12 @@ def test_tags_say_whether_a_model_can_be_played(http: httpx.Client) -> None:
     assert model["bankml"] == {"native": True, "reason": None, "file": DEFAULT_MODEL.file_name, "found": True}
 
 
+def test_a_show_has_floats_of_32_bits_as_go_writes_them(http: httpx.Client) -> None:
+    text = http.post("/api/show", json={"model": "smollm2"}).text
+    assert '"llama.attention.layer_norm_rms_epsilon":0.00001,' in text
+    assert '"llama.rope.freq_base":100000,' in text
+
+
 def test_a_verbose_show_has_the_arrays_and_the_tensors(http: httpx.Client) -> None:
     shown = http.post("/api/show", json={"name": "SmolLM2:latest", "verbose": True}).json()
     assert len(shown["model_info"]["tokenizer.ggml.tokens"]) == 49_152

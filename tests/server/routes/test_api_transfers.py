@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +15,10 @@ import pytest
 
 from registry.folder import ModelFolder
 from registry.names import ModelName
-from testing.oracles.small_models import MODELS
 from testing.registry_server import RegistryServer, serving
 from testing.server_process import BankmlServer
 
 TEMPLATE = "{{ .System }}{{ .Prompt }}"
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A small model that is played."""
-    return MODELS[0].file().write(tmp_path_factory.mktemp("weights") / "model.gguf").read_bytes()
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
-    return ModelFolder(tmp_path_factory.mktemp("forks"))
-
-
-@pytest.fixture(scope="module")
-def served(start_server: Callable[..., BankmlServer], folder: ModelFolder) -> Iterator[BankmlServer]:
-    """A server of that folder."""
-    with start_server("--registry", str(folder.path)) as process:
-        yield process
 
 
 def lines_of(server: BankmlServer, path: str, **body: Any) -> list[dict[str, Any]]:

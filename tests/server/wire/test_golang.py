@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import orjson
 import pytest
 
-from server.wire.golang import InvalidBody, format_time, human_number, interface_type, kind, loads, mismatch, quote
+from server.wire.golang import (
+    InvalidBody,
+    format_time,
+    human_number,
+    interface_type,
+    json_value,
+    kind,
+    loads,
+    mismatch,
+    quote,
+)
 
 
 @pytest.mark.parametrize(
@@ -105,3 +119,34 @@ def test_parameter_counts_are_written_for_people(count: int, text: str) -> None:
 
 def test_quotes_escape_as_go_does() -> None:
     assert quote('a"b\\c') == '"a\\"b\\\\c"'
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (np.float32(1e-5), "0.00001"),
+        (np.float32(1e-6), "0.000001"),
+        (np.float32(9.999999e-7), "9.999999e-7"),
+        (np.float32(1e-7), "1e-7"),
+        (np.float32(-1.5e-12), "-1.5e-12"),
+        (np.float32(500000), "500000"),
+        (np.float32(0.1), "0.1"),
+        (float(np.float32(0.1)), "0.10000000149011612"),
+        (np.float32(16777216), "16777216"),
+        (np.float32(1.2345678e20), "123456780000000000000"),
+        (1e21, "1e+21"),
+        (1.25e100, "1.25e+100"),
+        (-0.0, "-0"),
+        (np.array([0, -1000.0, 1e-5], np.float32), "[0,-1000,0.00001]"),
+        (np.array([], np.float64), "[]"),
+        (np.array([3, 2**40]), "[3,1099511627776]"),
+        (np.array([True, False]), "[true,false]"),
+        (100, "100"),
+        (True, "true"),
+        ("1.0 and 1e-5", '"1.0 and 1e-5"'),
+        (["1.0"], '["1.0"]'),
+        (None, "null"),
+    ],
+)
+def test_numbers_are_written_as_go_s_json_writes_them(value: Any, text: str) -> None:
+    assert orjson.dumps(json_value(value)).decode() == text

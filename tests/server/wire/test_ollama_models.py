@@ -182,7 +182,13 @@ def test_what_a_show_request_says_goes_into_the_modelfile_only() -> None:
             (-1.5e-7, "-1.5e-07"),
             (1e300, "1e+300"),
         ),
-        *((True, "true"), (False, "false"), (None, "<nil>"), ([1, "a"], "[1 a]"), ({"b": 1, "a": []}, "map[a:[] b:1]")),
+        *(
+            (True, "true"),
+            (False, "false"),
+            (None, "<nil>"),
+            (["a", 1, [False]], "[a 1 [false]]"),
+            ({"b": 1, "a": []}, "map[a:[] b:1]"),
+        ),
     ],
 )
 def test_values_are_printed_as_go_prints_them(value: Any, text: str) -> None:

@@ -1,0 +1,211 @@
+"""`bankml pull` and `push` against a registry on loopback: through a server and without, in pipes and on a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from registry.folder import ModelFolder
+from registry.names import ModelName
+from testing.registry_server import RegistryServer, serving
+from testing.server_process import BankmlServer
+from testing.terminal import COMMAND, PATIENCE, Terminal
+
+NO_SERVER = "127.0.0.1:1"
+"""Where nobody listens."""
+
+
+@pytest.fixture(params=["a server", "no server"])
+def environment(request: pytest.FixtureRequest, served: BankmlServer, folder: ModelFolder) -> Mapping[str, str]:
+    """The variables of a command that works on the folder, through the server or by itself."""
+    kept = {name: value for name, value in os.environ.items() if not re.match("BANKML_|LLAMA_|OLLAMA_", name)}
+    host = served.url if request.param == "a server" else NO_SERVER
+    return {**kept, "OLLAMA_HOST": host, "BANKML_FORKS": str(folder.path), "TERM": "dumb", "PYTHONUTF8": "1"}
+
+
+@pytest.fixture
+def registry(folder: ModelFolder) -> Iterator[RegistryServer]:
+    """A registry; what is pulled from it is gone afterwards."""
+    with serving() as registry:
+        yield registry
+    for model in folder.derived()[0]:
+        folder.delete(model.name)
+
+
+def run(environment: Mapping[str, str], *arguments: str) -> tuple[int, str, str]:
+    """A command in pipes: its status and what it printed."""
+    done = subprocess.run([*COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    return done.returncode, done.stdout, done.stderr
+
+
+def names(folder: ModelFolder) -> list[str]:
+    return [model.name.shown for model in folder.derived()[0]]
+
+
+def test_in_a_pipe_a_pull_prints_each_step_and_each_tenth_of_a_layer(
+    environment: Mapping[str, str], registry: RegistryServer, folder: ModelFolder, weights: bytes
+) -> None:
+    manifest = registry.add(weights, system="Be brief.")
+    status, out, err = run(environment, "pull", registry.name(), "--insecure")
+    assert (status, out) == (0, ""), err
+    layers = [f"pulling {blob['digest'][7:19]}" for blob in [*manifest["layers"], manifest["config"]]]
+    lines = err.splitlines()
+    steps = [line for line in lines if "%" not in line]
+    assert steps == [
+        "pulling manifest",
+        *(f"{layer} (0 MB)" for layer in layers),
+        "verifying sha256 digest",
+        "writing manifest",
+        "success",
+    ]
+    for layer in layers:
+        assert f"{layer}: 100%" in lines
+    assert "\x1b" not in err
+    assert names(folder) == [registry.name()]
+
+
+def test_a_model_goes_back_to_its_registry_and_its_place_is_named(
+    served: BankmlServer, registry: RegistryServer, weights: bytes
+) -> None:
+    environment = {**os.environ, "OLLAMA_HOST": served.url, "TERM": "dumb", "PYTHONUTF8": "1"}
+    registry.add(weights, system="Be brief.")
+    assert run(environment, "pull", registry.name(), "--insecure")[0] == 0
+    registry.manifests.clear()
+    registry.blobs.clear()
+    status, out, err = run(environment, "push", registry.name(), "--insecure")
+    assert (status, out) == (0, f"\nYou can find your model at:\n\n\t{registry.name()}\n"), err
+    lines = err.splitlines()
+    assert lines[0] == "retrieving manifest"
+    assert lines[-2:] == ["pushing manifest", "success"]
+    assert sum(bool(re.fullmatch(r"pushing [0-9a-f]{12}: 100%", line)) for line in lines) == 3
+    assert weights in registry.blobs.values()
+    assert "me/tiny:latest" in registry.manifests
+    served.client.request("DELETE", "/api/delete", json={"model": registry.name()}).raise_for_status()
+    assert run(environment, "push", registry.name(), "--insecure")[::2] == (
+        1,
+        f"retrieving manifest\ncouldn't retrieve manifest\nError: model '{registry.name()}' not found\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        ("127.0.0.1:{port}/me/none", "pull model manifest: file does not exist"),
+        ("a b", "invalid model name"),
+        ("x:cloud", "models that run in Ollama's cloud are not supported"),
+    ],
+)
+def test_what_cannot_be_pulled_is_said(
+    environment: Mapping[str, str], registry: RegistryServer, model: str, text: str
+) -> None:
+    status, out, err = run(environment, "pull", model.format(port=registry.port), "--insecure")
+    assert (status, out) == (1, "")
+    assert err.splitlines()[-1] == f"Error: {text}"
+
+
+def test_ctrl_c_in_mid_pull_keeps_what_came_and_the_next_pull_goes_on(
+    environment: Mapping[str, str], registry: RegistryServer, folder: ModelFolder, weights: bytes
+) -> None:
+    registry.stall = stall = threading.Event()
+    digest = registry.add(weights)["layers"][0]["digest"]
+    arguments = ["pull", registry.name(), "--insecure"]
+    process = subprocess.Popen([*COMMAND, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    deadline = time.monotonic() + PATIENCE
+    for line in process.stderr:
+        if re.search(r": [1-9]\d%", line):
+            break
+    process.send_signal(signal.SIGINT)
+    rest = process.communicate(timeout=PATIENCE)[1]
+    assert (process.returncode, rest) == (130, "\n")
+    part = folder.partial / f"sha256-{digest[7:]}"
+    while not is_free(part):
+        assert time.monotonic() < deadline, "the pull goes on"
+        time.sleep(0.01)
+    assert names(folder) == []
+    registry.stall = None
+    assert run(environment, *arguments)[0] == 0
+    stall.set()
+    first, second = registry.blob_ranges(digest)
+    assert first.startswith("bytes=0-")
+    assert int(second.removeprefix("bytes=").partition("-")[0]) > 0
+    assert folder.blob_path(digest).read_bytes() == weights
+    assert not part.exists()
+
+
+def is_free(part: Path) -> bool:
+    """Whether nobody writes a file under way."""
+    with part.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def test_a_terminal_shows_bars_and_is_left_clean(
+    environment: Mapping[str, str], registry: RegistryServer, weights: bytes
+) -> None:
+    registry.stall = stall = threading.Event()
+    manifest = registry.add(weights)
+    layers = [f"pulling {blob['digest'][7:19]}" for blob in [*manifest["layers"], manifest["config"]]]
+    terminal = Terminal({**environment, "TERM": "xterm"}, registry.name(), "--insecure", verb="pull")
+    try:
+        terminal.until(f"{layers[0]}: +[1-9][0-9]% ▕█+ +▏")
+        assert terminal.screen.cursor.hidden
+        stall.set()
+        assert terminal.end() == 0
+        assert not terminal.screen.cursor.hidden
+        shown = terminal.lines()
+        assert [line.partition(":")[0] for line in shown] == [
+            "pulling manifest",
+            *layers,
+            "verifying sha256 digest",
+            "writing manifest",
+            "success",
+        ]
+        for line in shown[1:3]:
+            assert re.search(r": 100% ▕█+▏ +[\d.]+ [KM]?B$", line)
+        assert (terminal.screen.cursor.x, terminal.screen.cursor.y) == (0, len(shown))
+    finally:
+        terminal.close()
+
+
+def test_ctrl_c_leaves_the_terminal_clean(
+    environment: Mapping[str, str], registry: RegistryServer, weights: bytes
+) -> None:
+    registry.stall = threading.Event()
+    registry.add(weights)
+    terminal = Terminal({**environment, "TERM": "xterm"}, registry.name(), "--insecure", verb="pull")
+    try:
+        terminal.until("[1-9][0-9]% ▕█+ +▏")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.end() == 130
+        assert not terminal.screen.cursor.hidden
+        shown = terminal.lines()
+        assert len(shown) == 2
+        assert re.match("pulling [0-9a-f]{12}: +[1-9][0-9]% ", shown[1])
+        assert (terminal.screen.cursor.x, terminal.screen.cursor.y) == (0, 3)
+    finally:
+        terminal.close()
+
+
+def test_a_model_that_was_pulled_without_a_server_answers_without_one(
+    registry: RegistryServer, weights: bytes, folder: ModelFolder, tmp_path: Path
+) -> None:
+    registry.add(weights, params={"num_predict": 3, "temperature": 0})
+    environment = {**os.environ, "OLLAMA_HOST": NO_SERVER, "BANKML_FORKS": str(folder.path), "TERM": "dumb"}
+    assert run(environment, "pull", registry.name(), "--insecure")[0] == 0
+    assert folder.find(ModelName.parse(registry.name())) is not None
+    status, out, err = run(environment, "run", registry.name(), "hello")
+    assert (status, err) == (0, "")
+    assert out.strip()
