@@ -6,7 +6,7 @@ import copy
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import jinja2
@@ -31,6 +31,7 @@ CHATML: Final = (
 )
 
 _KEY: Final = "tokenizer.chat_template"
+_MAX_CHARACTERS: Final = 1 << 17  # a second of compiling
 
 
 class ChatTemplate:
@@ -78,18 +79,22 @@ class ChatTemplate:
             InvalidModelFile: the template is not a text.
             UnplayableModel: it does not compile.
         """
-        sources = [metadata.get(_KEY, ""), metadata.get(f"{_KEY}.tool_use", "")]
-        if not all(isinstance(source, str) for source in sources):
-            raise InvalidModelFile(f"{_KEY} is no text")
-        if given:
-            sources = [given, ""]
+        source, tool_use = _sources(metadata, given)
         bos, eos = (
             "" if token is None else tokenizer.piece(token, special=True).decode(errors="replace")
             for token in (tokenizer.bos, tokenizer.eos)
         )
-        return cls(
-            sources[0], bos, eos, add_bos=tokenizer.add_bos, add_eos=tokenizer.add_eos, tool_use=sources[1] or None
-        )
+        return cls(source, bos, eos, add_bos=tokenizer.add_bos, add_eos=tokenizer.add_eos, tool_use=tool_use or None)
+
+    @staticmethod
+    def check(metadata: Mapping[str, Any], given: str = "") -> None:
+        """What `from_gguf` would refuse, told without a tokenizer.
+
+        Raises:
+            InvalidModelFile, UnplayableModel: as `from_gguf`.
+        """
+        for source in filter(None, _sources(metadata, given)):
+            _compile(prepare_source(source))
 
     @cached_property
     def capabilities(self) -> Capabilities:
@@ -355,6 +360,18 @@ def _spread(context: dict[str, Any]) -> None:
 _ENVIRONMENT: Final = TemplateEnvironment()
 
 
+def _sources(metadata: Mapping[str, Any], given: str) -> tuple[str, str]:
+    """The template of a file, or the one given instead, and its other one for tools; "" for none."""
+    source, tool_use = metadata.get(_KEY, ""), metadata.get(f"{_KEY}.tool_use", "")
+    if not (isinstance(source, str) and isinstance(tool_use, str)):
+        raise InvalidModelFile(f"{_KEY} is no text")
+    sources = (given, "") if given else (source, tool_use)
+    if (n_characters := max(map(len, sources))) > _MAX_CHARACTERS:
+        raise UnplayableModel(f"{_KEY} has {n_characters} characters, more than {_MAX_CHARACTERS}")
+    return sources
+
+
+@lru_cache(maxsize=4)  # a header's check and the loading after it compile the same ones
 def _compile(source: str) -> jinja2.Template:
     try:
         return _ENVIRONMENT.from_source(source)

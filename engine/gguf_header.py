@@ -291,8 +291,7 @@ class HeaderReader:
         zeros. The guess is checked against the lengths it found, so it is right or None.
         """
         window = self._data[self._at : self._at + count * _STRING_WINDOW + 4096]
-        filled = np.flatnonzero(window)
-        heads: npt.NDArray[np.int64] = filled[:-1][filled[1:] - filled[:-1] == 8][:count]
+        heads = _small_words(window)[:count]
         if heads.size < count or heads[0] != 0:
             return None
         ends = heads + 8 + window[heads]
@@ -401,6 +400,16 @@ def _extent(record: TensorRecord) -> tuple[GGMLType, int]:
             f"{kind.block_size}"
         )
     return kind, n_elements // kind.block_size * kind.block_bytes
+
+
+def _small_words(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """Where a number from 1 to 255 stands in 8 bytes, at any place."""
+    n_words = max(data.size // 8 - 1, 0)
+    small = np.empty((n_words, 8), dtype=np.bool_)
+    for place in range(8):
+        words = data[place : place + 8 * n_words].view("<u8")
+        np.less(words - np.uint64(1), 255, out=small[:, place])  # 0 becomes the largest
+    return np.flatnonzero(small)
 
 
 def _decoded_strings(

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol
@@ -90,37 +91,53 @@ class ModelOptions:
     isa: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CheckedHeader:
-    """What a header that is played means: everything of a model but its weights."""
+    """What a header that is played means: everything of a model but its weights.
+
+    Args:
+        architecture, config: the family and its sizes.
+        metadata: the header's.
+        chat_template: instead of the file's; "" for the file's.
+    """
 
     architecture: Architecture
     config: TransformerConfig
-    tokenizer: Tokenizer
-    template: ChatTemplate
+    metadata: Mapping[str, Any]
+    chat_template: str
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The file's; built when it is first asked for, which takes longer than all that was checked."""
+        return Tokenizer.from_gguf(self.metadata)
+
+    @cached_property
+    def template(self) -> ChatTemplate:
+        """The file's, or the one given; needs the tokenizer."""
+        return ChatTemplate.from_gguf(self.metadata, self.tokenizer, self.chat_template)
 
 
 def check_header(header: GGUFHeader, options: ModelOptions) -> CheckedHeader:
     """Whether a file is played, from its header alone: its keys, its vocabulary and every tensor's type and shape.
 
-    Everything that can be found wrong is found, not only the first. That the file is as long as its header says is not
-    asked here (`GGUFHeader.check_whole`).
+    Everything that can be found wrong is found, not only the first, but for two kinds of things: of a vocabulary the
+    first, and a chat template that is none only where nothing else is wrong, for compiling it takes long. The
+    tokenizer is not built. That the file is as long as its header says is not asked here (`GGUFHeader.check_whole`).
 
     Raises:
         InvalidModelFile: the one thing wrong is that the header contradicts itself.
-        UnplayableModel: it is not played; `reasons` has everything.
+        UnplayableModel: it is not played; `reasons` has all that was found.
     """
     problems = _Problems()
     problems.add(foreign(header.metadata, header.file_name))
-    architecture, config, tokenizer, template = None, None, None, None
+    architecture, config = None, None
     with problems.kept():
         architecture = _architecture(header.metadata)
         config = architecture.read_config(Header(header.metadata, architecture.name))
     with problems.kept():
-        tokenizer = Tokenizer.from_gguf(header.metadata)
-        template = ChatTemplate.from_gguf(header.metadata, tokenizer, options.chat_template)
+        Tokenizer.check(header.metadata)
     problems.add(_unplayed_caches(options, config))
-    misfits = list(_misfits(config)) if config else []
+    misfits = list(_misfits(config, len(header.tensors))) if config else []
     problems.add(misfits)
     weights = HeaderWeights(header.tensors)
     if architecture and config and not misfits:
@@ -133,9 +150,8 @@ def check_header(header: GGUFHeader, options: ModelOptions) -> CheckedHeader:
     problems.raise_all()
     assert architecture is not None
     assert config is not None
-    assert tokenizer is not None
-    assert template is not None
-    return CheckedHeader(architecture, config, tokenizer, template)
+    ChatTemplate.check(header.metadata, options.chat_template)
+    return CheckedHeader(architecture, config, header.metadata, options.chat_template)
 
 
 class _Problems:
@@ -336,10 +352,12 @@ def foreign(values: Mapping[str, Any], file_name: str) -> Iterator[str]:
             return
 
 
-def _misfits(config: TransformerConfig) -> Iterator[str]:
+def _misfits(config: TransformerConfig, n_tensors: int) -> Iterator[str]:
     """Which sizes do not fit the kernels or each other."""
     if config.n_layer > MAX_LAYERS:
         yield f"the model has {config.n_layer} layers, more than {MAX_LAYERS}"
+    elif config.n_layer > n_tensors:  # each has several: there is no need to name all that are missing
+        yield f"the model has {config.n_layer} layers, but {n_tensors} tensors"
     if config.head_size % 8 or not 0 < config.head_size <= MAX_HEAD_SIZE:
         yield f"attention heads have {config.head_size} dimensions, which is not played"
     if config.n_head % config.n_head_kv:

@@ -165,8 +165,26 @@ _EOG_TEXTS: Final = (
 _SHOWN_TEXTS: Final = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 
 
+def check_roles(
+    metadata: Mapping[str, Any], tokens: Sequence[str], defaults: Mapping[str, int]
+) -> Mapping[str, int | None]:
+    """What the keys say of the tokens' roles, and whether `Roles` can be made of it: role -> token.
+
+    Raises:
+        InvalidModelFile: a key has the wrong type, or a byte token names no byte.
+        UnplayableModel: the model's name asks for tokens that are not there.
+    """
+    attributes = _attributes(metadata, len(tokens))
+    for token in np.flatnonzero(attributes & np.uint16(Attribute.BYTE)).tolist():
+        if 0 < len(tokens[token].partition("\0")[0].encode()) < 3:  # an empty one gets a text
+            raise InvalidModelFile(f"tokenizer.ggml.tokens: the byte token {token} does not name a byte")
+    if _is_phi_3(metadata) and not {*_PHI_3_TEXTS} <= {*kept_texts(tokens)}:
+        raise UnplayableModel(f"a model named Phi-3 lacks one of the tokens {', '.join(_PHI_3_TEXTS)}")
+    return _stated_ids(metadata, len(tokens), defaults)
+
+
 class Roles:
-    """The roles and attributes of a vocabulary's tokens.
+    """The roles and attributes of a vocabulary's tokens, whose keys `check_roles` passed.
 
     Args:
         vocabulary: the tokens.
@@ -181,7 +199,6 @@ class Roles:
 
     Raises:
         InvalidModelFile: a key has the wrong type.
-        UnplayableModel: the model's name asks for tokens that are not there.
     """
 
     def __init__(
@@ -235,15 +252,11 @@ class Roles:
 
     def _strip_spaces(self, metadata: Mapping[str, Any]) -> None:
         """Which special tokens swallow the white space beside them; the reference goes by the model's names."""
-        name, pre, architecture = (
-            _text(metadata, key) for key in ("general.name", "tokenizer.ggml.pre", "general.architecture")
-        )
-        name = name.encode().lower().decode()  # of the letters of ASCII alone
-        if _has_any(pre, _MASKING_PRE_TOKENIZERS) or _has_any(architecture, _MASKING_ARCHITECTURES):
+        if _masks(metadata):
             self._strip_left("<mask>")
-        elif _has_any(name, ("phi-3", "phi3")):
+        elif _is_phi_3(metadata):
             self._strip_right_of_all()
-        elif _has_any(name, ("modern-bert",)):
+        elif _has_any(_name(metadata), ("modern-bert",)):
             self._strip_left("[MASK]")
 
     def _strip_left(self, text: str) -> None:
@@ -254,13 +267,12 @@ class Roles:
         kinds = Attribute.CONTROL | Attribute.USER_DEFINED | Attribute.UNKNOWN
         strip = np.uint16(Attribute.RSTRIP)
         self.attributes[(self.attributes & np.uint16(kinds)) != 0] |= strip
-        found = self._ids(("</s>", "<unk>", "<s>", "<|endoftext|>"))
-        if len(found) < 4:
-            raise UnplayableModel("a model named Phi-3 lacks one of the tokens </s>, <unk>, <s>, <|endoftext|>")
+        found = self._ids(_PHI_3_TEXTS)
         self.attributes[found.pop("</s>")] |= strip
         self.attributes[list(found.values())] &= ~strip
 
 
+_PHI_3_TEXTS: Final = ("</s>", "<unk>", "<s>", "<|endoftext|>")
 _MASKING_PRE_TOKENIZERS: Final = ("jina-v2-de", "jina-v2-es", "jina-v2-code")
 _MASKING_ARCHITECTURES: Final = ("nomic-bert-moe", "jina-bert-v3")
 
@@ -282,6 +294,25 @@ def numbers(metadata: Mapping[str, Any], key: str) -> npt.NDArray[np.int32] | No
 def _text(metadata: Mapping[str, Any], key: str) -> str:
     value = metadata.get(key, "")
     return value if isinstance(value, str) else ""
+
+
+def _name(metadata: Mapping[str, Any]) -> str:
+    return _text(metadata, "general.name").encode().lower().decode()  # of the letters of ASCII alone
+
+
+def _masks(metadata: Mapping[str, Any]) -> bool:
+    return _has_any(_text(metadata, "tokenizer.ggml.pre"), _MASKING_PRE_TOKENIZERS) or _has_any(
+        _text(metadata, "general.architecture"), _MASKING_ARCHITECTURES
+    )
+
+
+def _is_phi_3(metadata: Mapping[str, Any]) -> bool:
+    return not _masks(metadata) and _has_any(_name(metadata), ("phi-3", "phi3"))
+
+
+def kept_texts(tokens: Sequence[str]) -> Sequence[str]:
+    """What a vocabulary keeps of tokens: of each what stands before a NUL."""
+    return [token.partition("\0")[0] for token in tokens] if "\0" in "".join(tokens) else tokens
 
 
 def _has_any(text: str, parts: Iterable[str]) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy.typing as npt
 from engine.errors import InvalidModelFile, InvalidRequest, UnplayableModel
 from engine.kernels._kernels import Bpe, Spm, Vocabulary
 from engine.pretokenizers import PRE_TOKENIZERS
-from engine.special_tokens import Roles, numbers
+from engine.special_tokens import Roles, check_roles, kept_texts, numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,30 @@ class _Rules:
     clean_spaces: bool
     ids: Mapping[str, int]
     """Role -> token."""
+    add_eos: bool = False
+
+    def of_file(self, metadata: Mapping[str, Any]) -> _Rules:
+        """With what the file says otherwise, `ids` apart."""
+        return replace(
+            self,
+            add_bos=_flag(metadata, "add_bos_token", self.add_bos),
+            add_eos=_flag(metadata, "add_eos_token", self.add_eos),
+            add_sep=_flag(metadata, "add_sep_token", self.add_sep),
+            add_space_prefix=_flag(metadata, "add_space_prefix", self.add_space_prefix),
+        )
+
+
+_Build = Callable[[], Vocabulary]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A vocabulary that can be built."""
+
+    tokens: list[str]
+    rules: _Rules
+    suppress: tuple[int, ...]
+    build: _Build
 
 
 class Tokenizer:
@@ -47,29 +72,18 @@ class Tokenizer:
         suppress: tokens the file forbids to sample.
     """
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        n_vocab: int,
-        roles: Roles,
-        rules: _Rules,
-        metadata: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, plan: _Plan, vocabulary: Vocabulary, roles: Roles) -> None:
+        rules = plan.rules
         self._vocabulary = vocabulary
-        self.n_vocab = n_vocab
+        self.n_vocab = len(plan.tokens)
         self.special = roles.special
         self.bos, self.eos, self.eot = self.special.bos, self.special.eos, self.special.eot
         self.eog = roles.eog
         self.attributes = roles.attributes
-        self.add_bos = _flag(metadata, "add_bos_token", rules.add_bos)
-        self.add_eos = _flag(metadata, "add_eos_token", False)
-        self.add_sep = _flag(metadata, "add_sep_token", rules.add_sep)
-        self.suppress = tuple(int(token) for token in _suppressed(metadata) if 0 <= token < n_vocab)
-        self._drop_first_space = _flag(metadata, "add_space_prefix", rules.add_space_prefix)
+        self.add_bos, self.add_eos, self.add_sep = rules.add_bos, rules.add_eos, rules.add_sep
+        self.suppress = plan.suppress
+        self._drop_first_space = rules.add_space_prefix
         self._clean_spaces = rules.clean_spaces
-        for wanted, token, name in ((self.add_bos, self.bos, "bos"), (self.add_eos, self.eos, "eos")):
-            if wanted and token is None:
-                raise UnplayableModel(f"tokenizer.ggml.add_{name}_token is set, but there is no such token")
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any]) -> Tokenizer:
@@ -79,20 +93,23 @@ class Tokenizer:
             UnplayableModel: the vocabulary is of a kind, or names a pre-tokenizer, that is not implemented.
             InvalidModelFile: a key is missing, has the wrong type, or contradicts another one.
         """
-        model = metadata.get("tokenizer.ggml.model")
-        build = _MODELS.get(model) if isinstance(model, str) else None
-        if build is None:
-            raise UnplayableModel(
-                f"tokenizer.ggml.model is {model!r}; played are 'gpt2' (byte-level BPE) and 'llama' (SentencePiece)"
-            )
-        tokens = _texts(metadata, "tokens")
+        plan = _planned(metadata)
         try:
-            vocabulary, rules = build(metadata, tokens)
-            roles = Roles(vocabulary, metadata, len(tokens), rules.ids)
+            vocabulary = plan.build()
+            roles = Roles(vocabulary, metadata, len(plan.tokens), plan.rules.ids)
             vocabulary.set_attributes(roles.attributes)
         except ValueError as error:
             raise InvalidModelFile(f"tokenizer.ggml.tokens: {error}") from None
-        return cls(vocabulary, len(tokens), roles, rules, metadata)
+        return cls(plan, vocabulary, roles)
+
+    @staticmethod
+    def check(metadata: Mapping[str, Any]) -> None:
+        """What `from_gguf` would refuse, in a fraction of its time.
+
+        Raises:
+            UnplayableModel, InvalidModelFile: as `from_gguf`.
+        """
+        _planned(metadata)
 
     def encode(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
         """The tokens of a text. The GIL is free meanwhile.
@@ -179,23 +196,59 @@ _SPACE_BEFORE_CONTRACTION: Final = re.compile(rb" (?='(?:[sm]|re|ve))")
 # --- the kinds of vocabularies ------------------------------------------------------------------------------------
 
 
-def _byte_level_bpe(metadata: Mapping[str, Any], tokens: list[str]) -> tuple[Vocabulary, _Rules]:
+def _planned(metadata: Mapping[str, Any]) -> _Plan:
+    """Raises whatever `Tokenizer.from_gguf` does."""
+    model = metadata.get("tokenizer.ggml.model")
+    prepare = _MODELS.get(model) if isinstance(model, str) else None
+    if prepare is None:
+        raise UnplayableModel(
+            f"tokenizer.ggml.model is {model!r}; played are 'gpt2' (byte-level BPE) and 'llama' (SentencePiece)"
+        )
+    tokens = _texts(metadata, "tokens")
+    _check_unique(tokens)
+    build, rules = prepare(metadata, tokens)
+    rules = rules.of_file(metadata)
+    stated = check_roles(metadata, tokens, rules.ids)
+    for wanted, name in ((rules.add_bos, "bos"), (rules.add_eos, "eos")):
+        if wanted and stated[name] is None:
+            raise UnplayableModel(f"tokenizer.ggml.add_{name}_token is set, but there is no such token")
+    suppress = tuple(token for token in _suppressed(metadata) if 0 <= token < len(tokens))
+    return _Plan(tokens, rules, suppress, build)
+
+
+def _check_unique(tokens: list[str]) -> None:
+    """No two tokens have the same text, as a vocabulary keeps it; one without any is named by its number there."""
+    texts = kept_texts(tokens)
+    known = set(texts)
+    if "" in known:
+        texts = [text or f"[EMPTY_{token}]" for token, text in enumerate(texts)]
+        known = set(texts)
+    if len(known) == len(texts):
+        return
+    known.clear()
+    for token, text in enumerate(texts):
+        if text in known:
+            raise InvalidModelFile(f"tokenizer.ggml.tokens: the token {token} has the text of another one")
+        known.add(text)
+
+
+def _byte_level_bpe(metadata: Mapping[str, Any], tokens: list[str]) -> tuple[_Build, _Rules]:
     name = metadata.get("tokenizer.ggml.pre", "")
     pre = PRE_TOKENIZERS.get(name or "default") if isinstance(name, str) else None
     if pre is None:
         raise UnplayableModel(f"tokenizer.ggml.pre is {name!r}, a pre-tokenizer that is not played")
-    bpe = Bpe(tokens, _texts(metadata, "merges"), list(pre.splitters), pre.ignore_merges)
+    build = partial(Bpe, tokens, _texts(metadata, "merges"), list(pre.splitters), pre.ignore_merges)
     ids = {"bos": 11, "eos": 11} if pre.default_bos else {"eos": 11}
-    return bpe, _Rules(pre.add_bos, pre.add_sep, add_space_prefix=False, clean_spaces=pre.clean_spaces, ids=ids)
+    return build, _Rules(pre.add_bos, pre.add_sep, add_space_prefix=False, clean_spaces=pre.clean_spaces, ids=ids)
 
 
-def _sentencepiece(metadata: Mapping[str, Any], tokens: list[str]) -> tuple[Vocabulary, _Rules]:
+def _sentencepiece(metadata: Mapping[str, Any], tokens: list[str]) -> tuple[_Build, _Rules]:
     rules = _Rules(
         add_bos=True, add_sep=False, add_space_prefix=True, clean_spaces=False, ids={"bos": 1, "eos": 2, "unk": 0}
     )
     add_space_prefix = _flag(metadata, "add_space_prefix", rules.add_space_prefix)
     _check_lengths(tokens)
-    return Spm(tokens, _scores(metadata, len(tokens)), add_space_prefix), rules
+    return partial(Spm, tokens, _scores(metadata, len(tokens)), add_space_prefix), rules
 
 
 def _check_lengths(tokens: list[str]) -> None:
@@ -210,7 +263,7 @@ def _check_lengths(tokens: list[str]) -> None:
 _LONG_TOKEN: Final = 64  # characters
 _MAX_SQUARES: Final = 1 << 26  # several times those of the largest vocabularies
 
-_MODELS: Final[Mapping[str, Callable[[Mapping[str, Any], list[str]], tuple[Vocabulary, _Rules]]]] = {
+_MODELS: Final[Mapping[str, Callable[[Mapping[str, Any], list[str]], tuple[_Build, _Rules]]]] = {
     "gpt2": _byte_level_bpe,
     "llama": _sentencepiece,
 }

@@ -217,6 +217,14 @@ def test_a_template_that_does_not_compile_is_refused_when_the_model_is_loaded() 
         ChatTemplate("{{ " + "(" * 5000 + ")" * 5000 + " }}")
 
 
+def test_a_template_that_would_take_long_to_compile_is_refused() -> None:
+    for metadata, given in ({"tokenizer.chat_template": "x" * 200_000}, ""), ({}, "x" * 200_000):
+        with pytest.raises(
+            UnplayableModel, match=r"^tokenizer\.chat_template has 200000 characters, more than 131072$"
+        ):
+            ChatTemplate.check(metadata, given)
+
+
 def test_a_template_that_is_no_text_is_refused(model_path: Path) -> None:
     with GGUFFile.open(model_path) as file:
         metadata = {**file.metadata, "tokenizer.chat_template": 5}

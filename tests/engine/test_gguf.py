@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import struct
@@ -298,6 +299,21 @@ def test_a_path_that_is_no_file_is_refused(tmp_path: Path) -> None:
         GGUFFile.open(tmp_path / "empty")
     with pytest.raises(InvalidModelFile, match="null"):
         GGUFFile.open("a\0b")
+
+
+@pytest.mark.parametrize("data", [GOOD, GOOD[:-1], GOOD[:100], b"GGUF"])
+def test_a_file_that_was_read_is_closed_before_python_looks_for_circles(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    gc.collect()
+    gc.disable()
+    try:
+        before = os.listdir("/proc/self/fd")
+        for _ in range(3):
+            with suppress(InvalidModelFile):
+                read_header(path)
+        assert os.listdir("/proc/self/fd") == before
+    finally:
+        gc.enable()
 
 
 def test_a_header_s_claims_do_not_take_memory(path: Path) -> None:

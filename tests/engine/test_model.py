@@ -299,6 +299,11 @@ def test_more_layers_than_the_reference_takes_are_refused_at_once(tiny: ModelFil
     assert reasons(tiny, path) == (f"the model has {n_layer} layers, more than 512",)
 
 
+def test_layers_that_cannot_all_have_tensors_are_one_reason(tiny: ModelFile, path: Path) -> None:
+    tiny.metadata["llama.block_count"] = 512
+    assert reasons(tiny, path) == (f"the model has 512 layers, but {len(tiny.tensors)} tensors",)
+
+
 @pytest.mark.parametrize("name", ["a\nb", "x" * 100_000, "\x1b[31m", "\0"])
 def test_a_reason_is_one_printable_line_whatever_the_file_says(tiny: ModelFile, path: Path, name: str) -> None:
     tiny.metadata["general.architecture"] = name

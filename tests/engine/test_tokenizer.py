@@ -336,16 +336,29 @@ def test_another_kind_of_vocabulary_is_refused(model: object) -> None:
         ({"tokens": None}, "tokens is missing"),
         ({"merges": "a b"}, "merges is missing or no array"),
         ({"tokens": ["a", "b", "a"]}, "the token 2 has the text of another one"),
+        ({"tokens": ["a", "b", "a\0c"]}, "the token 2 has the text of another one"),
+        ({"tokens": ["[EMPTY_1]", ""]}, "the token 1 has the text of another one"),
+        ({"tokens": ["[EMPTY_1]", "\0a"]}, "the token 1 has the text of another one"),
         ({"token_type": np.ones(3, dtype=np.int32)}, "token_type has 3 entries for 256"),
         ({"token_type": np.ones(256, dtype=np.int64)}, "token_type is no array of int32"),
         ({"bos_token_id": "1"}, "bos_token_id is no integer"),
         ({"add_bos_token": 1}, "add_bos_token is no boolean"),
         ({"tokens": ["<0"] * 1, "token_type": np.full(1, BYTE, dtype=np.int32)}, "byte token 0 does not name a byte"),
+        ({"tokens": ["é\0ab"], "token_type": np.full(1, BYTE, dtype=np.int32)}, "byte token 0 does not name a byte"),
     ],
 )
 def test_metadata_that_contradicts_itself_is_refused(change: dict[str, Any], reason: str) -> None:
-    with pytest.raises(InvalidModelFile, match=reason):
-        Tokenizer.from_gguf(vocabulary([], []) | {f"tokenizer.ggml.{key}": value for key, value in change.items()})
+    metadata = vocabulary([], []) | {f"tokenizer.ggml.{key}": value for key, value in change.items()}
+    for load in (Tokenizer.from_gguf, Tokenizer.check):
+        with pytest.raises(InvalidModelFile, match=reason):
+            load(metadata)
+
+
+@pytest.mark.parametrize("tokens", [["a", ""], ["", ""], ["[EMPTY_0]", ""], ["a\0b", "b"], ["aa\0", "a", "\0", ""]])
+def test_tokens_that_are_kept_apart_are_taken(tokens: list[str]) -> None:
+    metadata = vocabulary([], [], tokens=tokens, token_type=np.ones(len(tokens), dtype=np.int32))
+    Tokenizer.check(metadata)
+    assert Tokenizer.from_gguf(metadata).n_vocab == len(tokens)
 
 
 def test_a_bos_that_is_asked_for_but_absent_is_refused() -> None:

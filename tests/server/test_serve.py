@@ -82,6 +82,7 @@ def test_it_serves_until_a_signal_and_ends_with_0(model_path: Path, number: sign
 def test_its_first_lines_say_what_is_served_how_and_where(model_path: Path) -> None:
     with serving("-m", str(model_path), "--port", "0", "-c", "512", "-t", "1") as (_, address, lines):
         texts = [line.split(" ", 2)[2].rstrip() for line in lines]
+    assert texts.pop(0).startswith(f"loaded smollm2-135m-instruct.q4_1:latest from {model_path} in ")
     assert texts == [
         f"model {model_path} (98 MB) sha256 b179c9523d0e6a0f",
         "context 512, threads 1, batch 2048, micro-batch 512",
