@@ -41,6 +41,7 @@ class Terminal:
         self._main, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.screen = pyte.Screen(80, 24)
+        self._modes = set(self.screen.mode)
         self._stream = pyte.ByteStream(self.screen)
         self.process = subprocess.Popen(
             [*COMMAND, verb, *arguments],
@@ -100,6 +101,12 @@ class Terminal:
     def lines(self) -> list[str]:
         """What is on the screen, without blanks at the ends of lines and empty lines at its own."""
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip().split("\n")
+
+    def is_clean(self) -> bool:
+        """Whether the terminal is as whoever comes next wants it: a cursor that shows, at the beginning of a line below
+        what was printed, and no mode left on, such as that of bracketed paste."""
+        cursor = self.screen.cursor
+        return self.screen.mode == self._modes and not cursor.hidden and cursor.x == 0 and cursor.y >= len(self.lines())
 
     def close(self) -> None:
         """End it, however far it is."""

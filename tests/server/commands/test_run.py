@@ -256,3 +256,28 @@ def test_a_refused_question_leaves_the_talk_going(terminal: Terminal) -> None:
     terminal.until(">>> ")
     terminal.type("/bye")
     assert terminal.process.wait(PATIENCE) == 0
+
+
+def test_on_a_terminal_the_hint_gives_way_to_what_is_typed_and_nothing_stays(environment: dict[str, str]) -> None:
+    terminal = Terminal({**environment, "TERM": "xterm"}, "smollm2")
+    hint = ">>> Type a message (/? for help)"
+    try:
+        terminal.until(r"for help\)")
+        assert terminal.lines() == [hint]
+        terminal.type("Say hello.")
+        terminal.until(r"for help\)")
+        first, *answer, last = terminal.lines()
+        assert (first, last) == (">>> Say hello.", hint)
+        assert re.search("[A-Za-z]", "".join(answer))
+        assert not re.search("[\u2800-\u28ff]", "".join(answer))  # the spinner's dots
+        terminal.type('"""one')
+        terminal.until(r"to send")
+        assert terminal.lines()[-2:] == ['>>> """one', '... End with """ to send']
+        terminal.press("\x03")
+        terminal.until(r"for help\)")
+        terminal.type("/bye")
+        assert terminal.end() == 0
+        assert terminal.lines()[-1] == ">>> /bye"
+        assert terminal.is_clean()
+    finally:
+        terminal.close()
