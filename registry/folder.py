@@ -32,6 +32,7 @@ from typing import Final
 from registry.derived import Base, DerivedModel, ManifestRefused
 from registry.errors import ModelNotFound, RegistryError
 from registry.names import ModelName
+from registry.transfer.partial import arrived
 
 MANIFEST_ENDING: Final = ".MODEL.json"
 _DIGEST: Final = re.compile(r"(?:sha256[:-])?([0-9a-fA-F]{64})")
@@ -320,7 +321,9 @@ class ModelFolder:
 
     def _sweep_part(self, part: Path) -> list[str]:
         if not part.name.startswith(_OURS):
-            return [f"{part}: {part.stat().st_size} bytes of a pull that did not end; it goes on when asked for again"]
+            with self._explained():
+                n_bytes = arrived(part)
+            return [f"{part}: {n_bytes} bytes of a pull that did not end; it goes on when asked for again"]
         with self._explained():
             descriptor = os.open(part, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:

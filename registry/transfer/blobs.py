@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from registry.errors import DownloadError, RegistryError
 from registry.folder import ModelFolder
 from registry.pins import sha256_file
+from registry.transfer import partial_header
 from registry.transfer.errors import NotPlayable
-from registry.transfer.fetch import Patience, Source, fetch
+from registry.transfer.fetch import Patience, Source, all_of, fetch
 from registry.transfer.manifest import Blob
-from registry.transfer.partial import PartialFile
+from registry.transfer.partial import PartialFile, arrived
+from registry.transfer.partial_header import Check
+from registry.transfer.threads import Look, stoppable
 
 _ASK_AGAIN: Final = 0.1  # seconds between looks at a file that another process fetches
-
-Check = Callable[[Path], None]
-"""What a whole file must pass beside its digest; raises what it does not."""
 
 
 class WrongDigest(DownloadError):
@@ -44,6 +44,7 @@ class Arriving:
     def __init__(self, blob: Blob) -> None:
         self.blob = blob
         self.file: PartialFile | None = None
+        self.elsewhere = 0  # bytes that another process, which has the file, fetched so far
         self.here = False  # before anything was fetched
         self.arrived = asyncio.Event()
         self.task: asyncio.Task[bytes]
@@ -54,7 +55,7 @@ class Arriving:
         """Bytes that are there."""
         if self.here or self.arrived.is_set():
             return self.blob.size
-        return self.file.completed if self.file is not None else 0
+        return self.file.completed if self.file is not None else min(self.elsewhere, self.blob.size)
 
 
 class Arrivals:
@@ -62,7 +63,7 @@ class Arrivals:
 
     Args:
         folder: where they go.
-        check: what weights must pass beside their digest.
+        check: what weights must pass beside their digest; asked as soon as their header may be there, too.
         patience: how long a peer is waited for.
     """
 
@@ -128,20 +129,22 @@ class Arrivals:
         path = self._folder.partial_path(f"sha256-{blob.digest[7:]}")
         smallest = self._patience.smallest_part
         # No event of ours says when another process lets go of it.
-        while (file := PartialFile.open(path, blob.size, smallest_part=smallest)) is None:  # noqa: ASYNC110
+        while (file := PartialFile.open(path, blob.size, smallest_part=smallest)) is None:
+            with contextlib.suppress(OSError):  # it was renamed or removed meanwhile
+                arriving.elsewhere = await asyncio.to_thread(arrived, path)
             await asyncio.sleep(_ASK_AGAIN)
         try:
             arriving.here = blob.is_kept and self._folder.has_blob(blob.digest)
-            if arriving.here and not await asyncio.to_thread(self._is_right, blob):
+            if arriving.here and not await stoppable(partial(self._is_right, blob)):
                 arriving.here = False  # damaged since: the one that is fetched takes its place
         except BaseException:
             file.close()
             raise
         return file
 
-    def _is_right(self, blob: Blob) -> bool:
+    def _is_right(self, blob: Blob, look: Look) -> bool:
         try:
-            return sha256_file(self._folder.blob_path(blob.digest)).sha256 == blob.digest[7:]
+            return sha256_file(self._folder.blob_path(blob.digest), look).sha256 == blob.digest[7:]
         except RegistryError:
             return False
 
@@ -152,7 +155,7 @@ class Arrivals:
         data = path.read_bytes() if blob.is_text else b""
         if blob.is_weights:
             try:
-                self._check(path)
+                self._check(path, True)
             except NotPlayable:
                 file.remove()
                 raise
@@ -163,10 +166,17 @@ class Arrivals:
     async def _fetch(self, arriving: Arriving, file: PartialFile, source: Source) -> None:
         """All bytes, with the right digest. Those that an earlier run left may be what is wrong: then from nothing."""
         while True:
-            await fetch(source, file, self._patience)
+            try:
+                await self._receive(arriving.blob, file, source)
+            except NotPlayable:
+                if not file.resumed:
+                    file.remove()
+                    raise
+                file.restart()
+                continue
             arriving.arrived.set()
             await asyncio.to_thread(file.finish)
-            found = (await asyncio.to_thread(sha256_file, file.path)).sha256
+            found = (await stoppable(partial(sha256_file, file.path))).sha256
             if f"sha256:{found}" == arriving.blob.digest:
                 return
             if not file.resumed:
@@ -174,3 +184,16 @@ class Arrivals:
                 raise WrongDigest(arriving.blob.digest, found)
             arriving.arrived.clear()
             file.restart()
+
+    async def _receive(self, blob: Blob, file: PartialFile, source: Source) -> None:
+        """All bytes; weights that are not played are not fetched to their end.
+
+        Raises:
+            TransferError: they do not come.
+            NotPlayable: what came of the header says so.
+        """
+        fetched = fetch(source, file, self._patience)
+        if blob.is_weights:
+            await all_of(fetched, partial_header.judge(file, self._check))
+        else:
+            await fetched

@@ -9,10 +9,10 @@ import asyncio
 import errno
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import httpx
 
@@ -114,14 +114,7 @@ class _Fetch:
     async def run(self) -> None:
         """All parts that are not there; the first problem that stays one ends them all."""
         missing = [part for part in self._file.parts if part.done < part.size]
-        tasks = [asyncio.create_task(self._part(part, first=part is missing[0])) for part in missing]
-        try:
-            for task in asyncio.as_completed(tasks):
-                await task
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await all_of(*(self._part(part, first=part is missing[0]) for part in missing))
 
     async def _part(self, part: Part, *, first: bool) -> None:
         if not first:
@@ -254,6 +247,18 @@ class _Writer:
             whole, self._piece = self._piece, bytearray()
             self._writing = asyncio.get_running_loop().run_in_executor(None, self._file.write, self._part, whole)
             self._writing.add_done_callback(self._write)
+
+
+async def all_of(*work: Coroutine[Any, Any, None]) -> None:
+    """Does all of it at once; what the first one raises ends the others, and is raised."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        for task in asyncio.as_completed(tasks):
+            await task
+    finally:
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def reason(error: Exception) -> str:

@@ -26,6 +26,7 @@ _MOST_PARTS: Final = 1024
 _MAGIC: Final = b"bkparts1"
 _HEAD: Final = struct.Struct("<8sIIQ")  # magic, CRC-32 of what follows it, number of parts, bytes of the file
 _PART: Final = struct.Struct("<QQQ")  # offset, size, done
+_LONGEST_RECORD: Final = _HEAD.size + _MOST_PARTS * _PART.size
 _PAGE: Final = 4096  # a record that does not cross a page is written whole or not at all when the process is killed
 
 
@@ -126,6 +127,18 @@ class PartialFile:
             finally:
                 self._record()
 
+    def beginning(self, n_bytes: int) -> bytes | None:
+        """The file's first bytes; None where the first part has not come so far.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        with self._lock:
+            first = self.parts[0] if self.parts else Part(0, 0)
+            if self._descriptor < 0 or first.done < n_bytes:
+                return None
+            return os.pread(self._descriptor, n_bytes, 0)
+
     def restart(self, *, whole: bool = False) -> None:
         """Forgets what is there; with `whole` the file is one part from now on."""
         with self._lock:
@@ -173,16 +186,39 @@ class PartialFile:
         length = os.fstat(self._descriptor).st_size
         if length == self.size > 0:
             return [Part(0, self.size, self.size)]  # its record was cut off: it was whole
-        data = os.pread(self._descriptor, 1 << 20, self._place)
-        if len(data) < _HEAD.size:
-            return None
-        magic, checksum, n_parts, size = _HEAD.unpack_from(data)
-        body = data[_HEAD.size :]
-        if (magic, size, len(body)) != (_MAGIC, self.size, n_parts * _PART.size):
-            return None
-        if checksum != zlib.crc32(struct.pack("<IQ", n_parts, size) + body):
-            return None
-        return [Part(*values) for values in _PART.iter_unpack(body)]
+        size, parts = _recorded(os.pread(self._descriptor, _LONGEST_RECORD, self._place)) or (0, [])
+        return parts if size == self.size and parts else None
+
+
+def arrived(path: Path) -> int:
+    """Bytes that are there of a file under way, whoever writes it; of a file without a record, all that it has.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        length = os.fstat(file.fileno()).st_size
+        # The record ends the file and begins a page: where that is follows from how many parts it tells of.
+        for n_parts in range(1, _MOST_PARTS + 1):
+            place = length - _HEAD.size - n_parts * _PART.size
+            if place > 0 and place % _PAGE == 0:
+                recorded = _recorded(os.pread(file.fileno(), _LONGEST_RECORD, place))
+                if recorded is not None:
+                    return sum(part.done for part in recorded[1])
+    return length
+
+
+def _recorded(data: bytes) -> tuple[int, list[Part]] | None:
+    """The size of the file and its parts, out of a record; None where the bytes are none."""
+    if len(data) < _HEAD.size:
+        return None
+    magic, checksum, n_parts, size = _HEAD.unpack_from(data)
+    body = data[_HEAD.size :]
+    if (magic, len(body)) != (_MAGIC, n_parts * _PART.size):
+        return None
+    if checksum != zlib.crc32(struct.pack("<IQ", n_parts, size) + body):
+        return None
+    return size, [Part(*values) for values in _PART.iter_unpack(body)]
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

