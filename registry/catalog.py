@@ -166,6 +166,7 @@ class Catalog:
         self.folder = folder
         self._lock = threading.Lock()
         self._seen: object = None
+        self._pinned: tuple[str, ...] = ()  # files' names
         self._rows: tuple[Entry, ...] = ()
         self._names: dict[str, Entry] = {}
         self.refresh()
@@ -223,6 +224,13 @@ class Catalog:
             raise ModelNotFound(name)
         return entry
 
+    def still(self, entry: Entry) -> Entry:
+        """A model that was loaded, or where it was removed since, the first of those that have its weights."""
+        entries = self.entries()
+        if any(other.name == entry.name and other.same_weights(entry) for other in entries):
+            return entry
+        return next((other for other in entries if other.same_weights(entry)), entry)
+
     def is_file(self, name: str) -> bool:
         """Whether the name is a model file's own, so that no derived model can have it."""
         key = _key(name)
@@ -235,25 +243,33 @@ class Catalog:
             FolderError: it is there and cannot be read.
         """
         with self._lock:
-            self._read(None if self.folder is None else _signature(self.folder.path))
+            self._read()
 
     def _follow(self) -> None:
-        """Read the folder again if it is not as it was."""
-        if self.folder is None:
-            return
-        signature = _signature(self.folder.path)
-        if signature != self._seen:
+        """Read the folder again if it, or a pinned file beside the first model, is not as it was."""
+        if self.folder is not None and self._state(self.folder) != self._seen:
             with self._lock:
-                if signature != self._seen:
-                    self._read(signature)
+                if self._state(self.folder) != self._seen:
+                    self._read()
 
-    def _read(self, signature: object) -> None:
+    def _state(self, folder: ModelFolder) -> object:
+        return _signature(folder.path), self._beside(self._pinned)
+
+    def _beside(self, names: Iterable[str]) -> list[tuple[int, ...]]:
+        """The states of the files with these names beside the first model."""
+        return [_state(self._given[0].path.parent / name) for name in names]
+
+    def _read(self) -> None:
         pinned: list[Entry] = []
         derived: list[Entry] = []
+        seen: object = None
         if self.folder is not None:
+            signature = _signature(self.folder.path)  # before it is looked at: what changes meanwhile is another one
             folders = [self._given[0].path.parent, self.folder.path]
             taken = {entry.name for entry in self._given}
             pins = pins_in(self.folder.path)
+            self._pinned = tuple(pin.file_name for pin in pins)
+            seen = signature, self._beside(self._pinned)
             pinned += [_entry_of_pin(pin, folders) for pin in pins if model_name(Path(pin.file_name)) not in taken]
             models, unreadable = self.folder.derived()
             derived += [_entry_of_derived(model, self.folder, pins, [*self._given, *pinned]) for model in models]
@@ -261,7 +277,7 @@ class Catalog:
         files = [*self._given, *pinned]
         self._rows = (*files, *derived)
         self._names = dict(_names(files, derived))
-        self._seen = signature
+        self._seen = seen
 
 
 def _names(files: list[Entry], derived: list[Entry]) -> Iterator[tuple[str, Entry]]:
@@ -291,20 +307,23 @@ def _key(name: str) -> str:
 
 
 def _signature(folder: Path) -> object:
-    """What is different once something in a folder has changed: the names in it, and the state of its JSON files."""
+    """What is different once something in a folder has changed: the names in it, and the state of the files that count."""
     try:
         with os.scandir(folder) as entries:
-            return sorted((entry.name, *_state(entry)) for entry in entries)
+            return sorted((entry.name, *(_state(entry) if _counts(entry.name) else ())) for entry in entries)
     except OSError:
         return None
 
 
-def _state(entry: os.DirEntry[str]) -> tuple[int, ...]:
-    if not entry.name.endswith(".json"):
-        return ()
+def _counts(file_name: str) -> bool:
+    return file_name.lower().endswith((".json", ".gguf"))
+
+
+def _state(file: os.DirEntry[str] | Path) -> tuple[int, ...]:
+    """What tells a file's states apart; nothing for one that is not there."""
     try:
-        stat = entry.stat()
-    except OSError:
+        stat = file.stat()
+    except (OSError, ValueError):  # a FORK.json may name what no file can be called
         return ()
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 

@@ -85,6 +85,8 @@ class FileIdentity:
             return cls.of_stat(path, path.stat())
         except OSError as error:
             raise ModelFileError(path, error.strerror or str(error)) from error
+        except ValueError as error:  # a NUL in the path
+            raise ModelFileError(path, str(error)) from error
 
     @classmethod
     def of_stat(cls, path: Path, stat: os.stat_result) -> FileIdentity:

@@ -76,6 +76,38 @@ async def _watched(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
             await asyncio.wait({task})
 
 
+async def until_set(stop: asyncio.Event, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    """The items as they come, until `stop` is set: what makes them is cancelled then, and closed.
+
+    Raises:
+        ServerStopping: it was set before the last one.
+    """
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        async with aclosing(items):
+            while True:
+                item = asyncio.ensure_future(_next(items))
+                try:
+                    await asyncio.wait({item, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    if cut := not item.done():
+                        item.cancel()
+                        await asyncio.wait({item})
+                if cut:
+                    raise ServerStopping
+                try:
+                    made = item.result()
+                except StopAsyncIteration:
+                    return
+                yield made
+    finally:
+        stopping.cancel()
+
+
+async def _next(items: AsyncGenerator[T, None]) -> T:
+    return await anext(items)
+
+
 async def until_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which is cancelled as soon as the client leaves.
 

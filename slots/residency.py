@@ -142,6 +142,7 @@ class Residency:
     Attributes:
         on_drop: told of a model that is about to be unloaded, on the event loop.
         on_end: told of every task that ends, in the worker thread and before its last step is handed over.
+        interruption, interrupted: what `interrupt` was given, and whether it was.
         last: what was verified and loaded last, though its model may have gone.
     """
 
@@ -162,6 +163,7 @@ class Residency:
         self.on_drop: Callable[[Resident], None] = lambda resident: None
         self.on_end: Callable[[Entry, Task], None] = lambda entry, task: None
         self.interruption: Callable[[], Exception] | None = None
+        self.interrupted = asyncio.Event()
         self.last: Verification | None = None
         self._n_waiting = 0
         self._engine = asyncio.Lock()  # asyncio's lock serves its waiters in the order they came
@@ -309,6 +311,7 @@ class Residency:
     def interrupt(self, error: Callable[[], Exception]) -> None:
         """End what runs, what waits and what comes later with `error()`, before the next token or micro-batch."""
         self.interruption = error
+        self.interrupted.set()
 
     def check_interruption(self) -> None:
         """Raises what `interrupt` was given."""

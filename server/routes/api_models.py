@@ -11,8 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from registry.catalog import Entry
 from registry.errors import ModelNotFound
-from registry.headers import look
+from registry.headers import Header, look
 from server.errors import ApiError, BadRequest
 from server.receipts import VERSION
 from server.routes.common import folder_of, json_response, parsed, residency_of
@@ -39,13 +40,18 @@ async def tags(request: Request) -> Response:
 
 
 async def ps(request: Request) -> Response:
-    """`GET /api/ps`: the resident model, under the name of the model whose request loaded it."""
+    """`GET /api/ps`: the resident model, under the name of the model whose request loaded it; once that is removed,
+    under that of another one with its weights, their own file's first."""
     residency = residency_of(request)
     resident = residency.current()
     if resident is None:
         return json_response({"models": []})
-    entry = resident.shown or resident.entry
-    header, _ = await asyncio.to_thread(look, entry, residency.options)
+
+    def seen() -> tuple[Entry, Header | None]:
+        entry = residency.catalog.still(resident.shown or resident.entry)
+        return entry, look(entry, residency.options)[0]
+
+    entry, header = await asyncio.to_thread(seen)
     n_ctx = resident.shown_n_ctx or resident.model.n_ctx
     model = running(entry, header, n_ctx=n_ctx, expires_at=resident.expires_at, now=time.time())
     return json_response({"models": [model]})

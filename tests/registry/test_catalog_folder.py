@@ -128,6 +128,43 @@ def test_files_lie_beside_the_first_one_or_in_the_folder(catalog: Catalog, folde
     catalog.resolve("m").require_usable()
 
 
+def test_a_pinned_file_that_appears_beside_the_first_one_is_seen_though_the_folder_did_not_change(
+    catalog: Catalog, folder: Path, startup: Path
+) -> None:
+    pin(folder, "later.gguf", None, pinned=sha256(b"later"))
+    assert not catalog.resolve("later").found
+    (startup.parent / "later.gguf").write_bytes(b"la")
+    assert catalog.resolve("later").size == 2
+    (startup.parent / "later.gguf").write_bytes(b"later")  # it was still being copied
+    entry = catalog.resolve("later")
+    assert (entry.path, entry.size, entry.found) == (startup.parent / "later.gguf", 5, True)
+    (startup.parent / "later.gguf").unlink()
+    assert catalog.resolve("later").path == folder / "later.gguf"
+
+
+def test_a_file_in_the_folder_has_the_size_that_it_has_now(catalog: Catalog, folder: Path) -> None:
+    pin(folder, "growing.gguf", b"gr", pinned=sha256(b"growing"))
+    assert catalog.resolve("growing").size == 2
+    (folder / "growing.gguf").write_bytes(b"growing")
+    assert catalog.resolve("growing").size == 7
+
+
+def test_a_record_of_a_name_that_no_file_can_have_is_a_refusal(catalog: Catalog, folder: Path) -> None:
+    (folder / "x.gguf.FORK.json").write_text('{"files": [{"path": "a\\u0000b.gguf", "sha256": "' + "0" * 64 + '"}]}')
+    assert catalog.resolve("a\0b").refused
+    assert catalog.resolve("a\0b").refused  # the folder is looked at again
+
+
+def test_a_model_that_was_loaded_and_removed_since_is_called_by_its_file(catalog: Catalog, folder: Path) -> None:
+    pin(folder, "base.gguf", b"base")
+    mario, luigi = derive(catalog, "base", "mario"), derive(catalog, "base", "luigi", "You are Luigi.")
+    assert catalog.still(mario) is mario
+    assert catalog.folder is not None
+    catalog.folder.delete(ModelName.parse("mario"))
+    assert catalog.still(mario).name == "base"
+    assert catalog.still(luigi) is luigi
+
+
 def test_a_record_that_pins_nothing_is_a_refusal_with_its_reason(catalog: Catalog, folder: Path) -> None:
     (folder / "m.gguf").write_bytes(b"weights")
     (folder / "m.gguf.FORK.json").write_text('{"files": [{"path": "m.gguf"}]}')

@@ -162,6 +162,18 @@ def test_a_model_and_its_base_share_their_weights_and_ps_names_who_loaded_them(s
     assert server.get("/bankml")["resident"] == "short"
 
 
+def test_ps_shows_the_file_once_the_model_that_loaded_it_is_deleted(server: BankmlServer) -> None:
+    server.post("/api/generate", {"model": OTHER})
+    server.client.post("/api/copy", json={"source": "mario:v2", "destination": "wario"}).raise_for_status()
+    server.post("/api/chat", {"model": "wario", "messages": ASK, "stream": False})
+    (before,) = server.get("/api/ps")["models"]
+    server.client.request("DELETE", "/api/delete", json={"model": "wario"}).raise_for_status()
+    (after,) = server.get("/api/ps")["models"]
+    assert (before["name"], after["name"]) == ("wario:latest", f"{BASE}:latest")
+    assert after["digest"] == listed(server)[f"{BASE}:latest"]["digest"]
+    assert after["expires_at"] == before["expires_at"]
+
+
 def test_copies_have_the_digest_and_deleted_models_are_gone(server: BankmlServer, folder: ModelFolder) -> None:
     copied = server.client.post("/api/copy", json={"source": "mario:v2", "destination": "me/luigi"})
     assert (copied.status_code, copied.content) == (200, b"")
