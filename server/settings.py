@@ -123,7 +123,8 @@ class Settings(SamplingSettings):
         (), description="labels shown by /v1/models, comma-separated"
     )
     offline: Annotated[Switch, flag("--offline", "LLAMA_ARG_OFFLINE", group=_MODEL)] = Field(
-        False, description="never use the network: the default model must be in the cache already"
+        False,
+        description="never use the network: the default model must be in the cache already, nothing is pulled or pushed",
     )
     fork: Annotated[Path | None, flag("--fork", "BANKML_FORK", "FILE", group=_MODEL)] = Field(
         None,

@@ -31,14 +31,17 @@ def create(model: str, file: Path | None, quantize: str) -> None:
 @click.command()
 @click.argument("model", required=False)
 @_insecure
-def pull(model: str | None, insecure: bool) -> None:
+@click.option("--offline", is_flag=True, envvar="LLAMA_ARG_OFFLINE", help="Fetch nothing: only say what is here.")
+def pull(model: str | None, insecure: bool, offline: bool) -> None:
     """Have the server fetch MODEL from a registry; without a server, fetch it into the folder of models.
 
     Without MODEL: fetches the default model into the cache, if it is not there, and prints its path.
     """
     if model is None:
-        _pull_default()
+        _pull_default(offline)
         return
+    if offline:
+        raise click.ClickException(f"--offline forbids fetching '{model}'")
     from server.commands.address import is_here
     from server.commands.client import Client, NoServer
     from server.commands.pulling import pull as follow
@@ -56,14 +59,14 @@ def pull(model: str | None, insecure: bool) -> None:
     pull_here(model, insecure=insecure)
 
 
-def _pull_default() -> None:
+def _pull_default(offline: bool) -> None:
     from registry.download import ensure
     from registry.errors import RegistryError
     from registry.progress import OnTerminal
 
     progress = OnTerminal()
     try:
-        path, _ = ensure(progress=progress)
+        path, _ = ensure(progress=progress, offline=offline)
     except RegistryError as error:
         raise click.ClickException(str(error)) from error
     finally:

@@ -17,7 +17,7 @@ from registry.names import ModelName
 from server.errors import ApiError, as_api_error, log_failure
 from server.routes.api_transfers import puller_of
 from server.routes.common import folder_of, json_response, parsed, residency_of
-from server.streams import NDJSON, EventStream, ndjson, until_disconnect
+from server.streams import NDJSON, EventStream, ndjson, until_disconnect, until_set
 from server.wire.ollama_answers import error
 from server.wire.ollama_create import CreateRequest, parse_create
 from server.wire.ollama_transfers import line
@@ -30,7 +30,7 @@ async def create(request: Request) -> Response:
     """`POST /api/create`: a model out of another one, or out of blobs."""
     asked = parsed(parse_create, await request.body())
     folder_of(request)
-    steps = _steps(request, asked)
+    steps = until_set(residency_of(request).interrupted, _steps(request, asked))
     if asked.stream:
         return EventStream(_lines(steps), NDJSON)
     return json_response(await until_disconnect(request, _last(steps)))

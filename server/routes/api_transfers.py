@@ -16,8 +16,8 @@ from registry.errors import RegistryError
 from registry.headers import look
 from registry.transfer.ticks import Progress
 from server.errors import ApiError, as_api_error, log_failure
-from server.routes.common import folder_of, json_response, parsed, residency_of
-from server.streams import NDJSON, EventStream, ndjson, until_disconnect
+from server.routes.common import folder_of, json_response, parsed, residency_of, settings_of
+from server.streams import NDJSON, EventStream, ServerStopping, ndjson, until_disconnect, until_set
 from server.wire import ollama_transfers as wire
 from server.wire.ollama_answers import error as error_line
 from server.wire.ollama_models import details
@@ -40,8 +40,10 @@ def puller_of(request: Request) -> Puller:
 
     Raises:
         BadRequest: no folder is served.
+        ApiError: the server is not to use the network.
     """
     folder = folder_of(request)
+    _require_network(request)
     from registry.transfer.pull import Puller  # slow: httpx is not needed before
 
     state = request.app.state
@@ -55,7 +57,14 @@ async def push(request: Request) -> Response:
     """`POST /api/push`: a model into the registry that its name names."""
     asked = parsed(wire.parse_push, await request.body())
     folder_of(request)
+    _require_network(request)
     return await _answer(request, asked, _pushed(request, asked))
+
+
+def _require_network(request: Request) -> None:
+    if settings_of(request).offline:
+        text = f"the server was started with --offline, which forbids {request.url.path} to use the network"
+        raise ApiError(403, text)
 
 
 async def _pushed(request: Request, asked: Transfer) -> Lines:
@@ -82,7 +91,8 @@ async def _pushed(request: Request, asked: Transfer) -> Lines:
 
 
 async def _answer(request: Request, asked: Transfer, lines: Lines) -> Response:
-    """Progress as lines, or the last of it alone."""
+    """Progress as lines, or the last of it alone; a server that stops ends it."""
+    lines = until_set(residency_of(request).interrupted, lines)
     if asked.stream:
         return EventStream(_encoded(request, lines), NDJSON)
     return json_response(await until_disconnect(request, _last(request, lines)))
@@ -102,7 +112,7 @@ async def _last(request: Request, lines: Lines) -> dict[str, Any]:
     """The last line.
 
     Raises:
-        ApiError: what failed; a 500, as in Ollama.
+        ApiError: what failed; a 500, as in Ollama, or a 503 where the server stops.
     """
     async with aclosing(lines):
         try:
@@ -114,7 +124,7 @@ async def _last(request: Request, lines: Lines) -> dict[str, Any]:
 
 def _failure(request: Request, error: Exception) -> ApiError:
     log_failure(request.url.path, error)
-    return ApiError(500, as_api_error(error).message)
+    return ApiError(503 if isinstance(error, ServerStopping) else 500, as_api_error(error).message)
 
 
 routes = [

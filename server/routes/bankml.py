@@ -70,13 +70,11 @@ async def identity(request: Request) -> Response:
     """`GET /bankml`: who answers, from which verified file."""
     residency = residency_of(request)
     resident = residency.current()
-    body = bankml.identity_body(
-        _verification_of(request),
-        None if resident is None else resident.shown or resident.entry,
-        residency.catalog.entries(),
-        settings_of(request),
+    catalog = residency.catalog
+    shown = None if resident is None else catalog.still(resident.shown or resident.entry)
+    return json_response(
+        bankml.identity_body(_verification_of(request), shown, catalog.entries(), settings_of(request))
     )
-    return json_response(body)
 
 
 async def metrics(request: Request) -> Response:

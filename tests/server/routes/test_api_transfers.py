@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +19,9 @@ import pytest
 
 from registry.folder import ModelFolder
 from registry.names import ModelName
+from registry.transfer.partial import arrived
 from testing.registry_server import RegistryServer, serving
-from testing.server_process import BankmlServer
+from testing.server_process import BankmlServer, bankml_command
 
 TEMPLATE = "{{ .System }}{{ .Prompt }}"
 
@@ -186,6 +191,66 @@ def test_a_client_that_leaves_stops_the_pull_which_goes_on_with_the_next(
     assert first.startswith("bytes=0-")
     assert not second.startswith("bytes=0-")
     assert folder.blob_path(digest).read_bytes() == mine
+
+
+def test_a_server_that_is_told_to_stop_ends_a_pull_with_the_reason_and_the_next_one_goes_on(
+    start_server: Callable[..., BankmlServer], tmp_path: Path, weights: bytes
+) -> None:
+    folder = ModelFolder(tmp_path / "forks")
+    with serving(RegistryServer(stall=threading.Event(), hold=30_000)) as registry:
+        digest = registry.add(weights)["layers"][0]["digest"]
+        body = {"model": registry.name(), "insecure": True}
+        with start_server("--registry", str(folder.path), "--shutdown-timeout", "0.5") as process:
+            waiting = ThreadPoolExecutor(1)
+            whole = waiting.submit(process.client.post, "/api/pull", json={**body, "stream": False})
+            with process.client.stream("POST", "/api/pull", json=body) as answer:
+                lines: list[dict[str, Any]] = []
+                told = False
+                for text in answer.iter_lines():  # to the end: a connection that is cut raises
+                    lines.append(json.loads(text))
+                    if lines[-1].get("completed") == registry.hold and not told:
+                        os.kill(process.pid, signal.SIGTERM)
+                        told = True
+            stopped = whole.result()
+            waiting.shutdown()
+            assert process._process is not None
+            assert process._process.wait(60) == 0
+            assert "Traceback" not in process.log_tail()
+        assert lines[-1] == {"error": "the server is shutting down"}
+        assert (stopped.status_code, stopped.json()) == (503, lines[-1])
+        assert folder.derived() == ([], [])
+        (left,) = folder.partial.iterdir()
+        assert arrived(left) == registry.hold
+        assert registry.stall is not None
+        registry.stall.set()
+        registry.stall = None
+        with start_server("--registry", str(folder.path)) as process:
+            assert f"{left}: {registry.hold} bytes of a pull that did not end" in process.log_tail()
+            assert lines_of(process, "/api/pull", **body)[-1] == {"status": "success"}
+    assert [each.partition("-")[0] for each in registry.blob_ranges(digest)] == ["bytes=0", f"bytes={registry.hold}"]
+    assert folder.blob_path(digest).read_bytes() == weights
+
+
+def test_a_server_that_is_offline_pulls_and_pushes_nothing_and_says_why(
+    start_server: Callable[..., BankmlServer], tmp_path: Path, weights: bytes
+) -> None:
+    with serving() as registry, start_server("--registry", str(tmp_path), "--offline") as process:
+        registry.add(weights)
+        for stream in (True, False):
+            body = {"model": registry.name(), "insecure": True, "stream": stream}
+            asked = {
+                "/api/pull": body,
+                "/api/push": body,
+                "/api/create": {"model": "mario", "from": registry.name(), "stream": stream},
+            }
+            for path, each in asked.items():
+                answer = process.client.post(path, json=each)
+                text = f"the server was started with --offline, which forbids {path} to use the network"
+                assert (answer.status_code, answer.json()) == (403, {"error": text})
+        command = [*bankml_command(), "pull", "--insecure", registry.name()]
+        done = subprocess.run(command, env={**os.environ, "OLLAMA_HOST": process.url}, capture_output=True, text=True)
+        assert (done.returncode, registry.asked) == (1, [])
+        assert "the server was started with --offline" in done.stderr
 
 
 @pytest.mark.parametrize("sent", [0.0, 0.3, 0.999])
