@@ -307,15 +307,15 @@ def _key(name: str) -> str:
 
 
 def _signature(folder: Path) -> object:
-    """What is different once something in a folder has changed: the names in it, and the state of the files that count."""
+    """What is different once a folder has changed: the names in it, and the state of its JSON and model files."""
     try:
         with os.scandir(folder) as entries:
-            return sorted((entry.name, *(_state(entry) if _counts(entry.name) else ())) for entry in entries)
+            return sorted((entry.name, *(_state(entry) if _is_read(entry.name) else ())) for entry in entries)
     except OSError:
         return None
 
 
-def _counts(file_name: str) -> bool:
+def _is_read(file_name: str) -> bool:
     return file_name.lower().endswith((".json", ".gguf"))
 
 

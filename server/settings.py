@@ -124,7 +124,7 @@ class Settings(SamplingSettings):
     )
     offline: Annotated[Switch, flag("--offline", "LLAMA_ARG_OFFLINE", group=_MODEL)] = Field(
         False,
-        description="never use the network: the default model must be in the cache already, nothing is pulled or pushed",
+        description="never use the network: the default model must be in the cache; nothing is pulled or pushed",
     )
     fork: Annotated[Path | None, flag("--fork", "BANKML_FORK", "FILE", group=_MODEL)] = Field(
         None,
