@@ -19,11 +19,12 @@ from typing import Any, Final
 import numpy as np
 
 from engine.model import ModelOptions
+from registry.blobs import InvalidDigest, hex_of
 from registry.catalog import Catalog, Entry
 from registry.conversion.uploads import converted
 from registry.derived import Base, DerivedModel, Layer, Message
 from registry.errors import CreateRefused, ModelNotFound, RegistryError
-from registry.folder import MANIFEST_ENDING, FolderError, InvalidDigest, ModelFolder, hex_of
+from registry.folder import MANIFEST_ENDING, FolderError, ModelFolder
 from registry.fork_file import pins_in
 from registry.gguf_guard import Report, judge
 from registry.names import ModelName

@@ -23,6 +23,7 @@ from engine.errors import (
     ModelFileLost,
     UnplayableModel,
 )
+from registry.blobs import DigestMismatch, InvalidDigest
 from registry.derived import ManifestRefused
 from registry.errors import (
     ConversionRefused,
@@ -35,7 +36,6 @@ from registry.errors import (
     PinMismatch,
     RegistryError,
 )
-from registry.folder import DigestMismatch, InvalidDigest
 from registry.names import InvalidModelName
 from server.streams import ClientDisconnected, ServerStopping
 

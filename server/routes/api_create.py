@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from registry.blobs import BlobWriter
 from registry.creation import Creator
-from registry.folder import BlobWriter
 from registry.names import ModelName
 from server.errors import ApiError, as_api_error, log_failure
 from server.routes.api_transfers import puller_of

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from engine.model import ModelOptions
+from registry.blobs import InvalidDigest
 from registry.catalog import Catalog
 from registry.creation import Creator, Recipe
 from registry.derived import DerivedModel, Message
 from registry.errors import CreateRefused, ModelNotFound, RegistryError
-from registry.folder import InvalidDigest, ModelFolder
+from registry.folder import ModelFolder
 from registry.fork_file import ForkFile, PinnedFile
 from registry.names import InvalidModelName, ModelName
 from testing.oracles.small_models import MODELS, TEMPLATE

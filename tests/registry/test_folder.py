@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from registry.blobs import DigestMismatch, InvalidDigest, hex_of
 from registry.derived import Base, DerivedModel, Layer
 from registry.errors import ModelNotFound
-from registry.folder import DigestMismatch, FolderError, InvalidDigest, ModelFolder, hex_of
+from registry.folder import FolderError, ModelFolder
 from registry.names import ModelName
 
 WEIGHTS = b"weights" * 1000
