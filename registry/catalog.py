@@ -84,7 +84,7 @@ class Entry:
     @property
     def found(self) -> bool:
         """Whether the file of its weights is there now."""
-        return self.path.is_file()
+        return os.path.isfile(self.path)  # of a path that cannot be, too
 
     def as_derived(self, name: ModelName, created_at: datetime, layer: Layer | None = None) -> DerivedModel:
         """A derived model like this one.
@@ -353,7 +353,7 @@ def entry_of(path: Path, *, aliases: Iterable[str] = (), digest: Digest | None =
 def _entry_of_pin(pin: FilePin, folders: Sequence[Path]) -> Entry:
     """A pinned file's entry; the file is looked for in `folders`, in order."""
     paths = [folder / pin.file_name for folder in folders]
-    path = next((path for path in paths if path.is_file()), paths[-1])
+    path = next((path for path in paths if os.path.isfile(path)), paths[-1])
     identity = _identity_or_none(path)
     return Entry(
         name=model_name(path),

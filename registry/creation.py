@@ -35,6 +35,8 @@ _FLOATS: Final = {0: "F32", 1: "F16", 32: "BF16"}
 """`general.file_type` of weights that Ollama would quantize, by number."""
 _QUANTIZED: Final = ("F32", "F16", "BF16", "Q8_0", "Q4_K_S", "Q4_K_M", "Q4_K")
 """What Ollama quantizes to."""
+_MOST_TEXTS: Final = 10_000
+"""Licences and messages of a model at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,13 +316,17 @@ def _layer(recipe: Recipe, below: Layer, report: Report) -> Layer:
                 "Ollama's are programs in Go's template language, and the weights' own (Jinja) is used here"
             )
         template = sha256(recipe.template.encode()).hexdigest()
+    license = (*below.license, *recipe.license)
+    for what, parts in (("licenses", license), ("messages", recipe.messages)):
+        if len(parts) > _MOST_TEXTS:
+            raise CreateRefused(f"a model has at most {_MOST_TEXTS} {what}")
     return Layer(
         base_sha256=below.base_sha256,
         system=recipe.system or below.system,
         parameters={**below.parameters, **recipe.parameters},
         stop=below.stop if recipe.stop is None else recipe.stop,
         template_sha256=template,
-        license=(*below.license, *recipe.license),
+        license=license,
         messages=recipe.messages or below.messages,
         requires=recipe.requires or below.requires,
     )

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,11 +18,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from registry.errors import RegistryError
+from registry.json_size import too_much_structure
 from registry.names import InvalidModelName, ModelName
 
 KIND: Final = "bankml derived model"
 _HEX: Final = re.compile(r"[0-9a-f]{64}")
 _ROLES: Final = ("system", "user", "assistant")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+"""Half a pair: JSON can say it, and no text of Unicode can have it."""
 
 
 class ManifestRefused(RegistryError):
@@ -178,6 +181,8 @@ class DerivedModel:
         Raises:
             ManifestRefused: it is no manifest, a value has the wrong type, or its digest is not its content's.
         """
+        if reason := too_much_structure(data, "it"):
+            raise ManifestRefused(f"not a manifest: {reason}")
         try:
             manifest = json.loads(data)
         except (ValueError, RecursionError):
@@ -225,7 +230,7 @@ class _Fields:
 
     def text_or_none(self, name: str) -> str | None:
         value = self._values.get(name)
-        if value is not None and not isinstance(value, str):
+        if value is not None and not _is_text(value):
             raise self._refuse(name, "a text")
         return value
 
@@ -245,31 +250,41 @@ class _Fields:
 
     def texts(self, name: str) -> tuple[str, ...]:
         values = self.list(name)
-        if not all(isinstance(value, str) for value in values):
+        if not all(map(_is_text, values)):
             raise self._refuse(name, "a list of texts")
         return tuple(values)
 
     def numbers(self, name: str) -> dict[str, bool | int | float]:
         """An object whose values are numbers or booleans."""
         values = self._values.get(name)
-        numbers = isinstance(values, dict) and all(
-            isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)) for value in values.values()
-        )
+        numbers = isinstance(values, dict) and all(map(_is_text, values)) and all(map(_is_number, values.values()))
         if not isinstance(values, dict) or not numbers:
             raise self._refuse(name, "an object of numbers")
         return values
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and (value.isascii() or _SURROGATE.search(value) is None)
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a number that a float64 can be, or a boolean."""
+    return isinstance(value, int | float) and -sys.float_info.max <= value <= sys.float_info.max
 
 
 def _base(fields: _Fields) -> Base:
     file = fields.text("file")
     if not file or "/" in file or "\0" in file:
         raise ManifestRefused("not a manifest: file of base is not a plain name")
+    path = fields.text("path")
+    if not path.startswith("/") or "\0" in path:
+        raise ManifestRefused("not a manifest: path of base is not an absolute path")
     return Base(
         name=fields.text("name"),
         file=file,
         sha256=fields.sha256("sha256"),
         fork=fields.text_or_none("fork"),
-        path=Path(fields.text("path")),
+        path=Path(path),
     )
 
 

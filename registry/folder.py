@@ -18,6 +18,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -178,6 +179,9 @@ class ModelFolder:
             FolderError: it cannot be written, or its blob went away meanwhile; what was there still is.
         """
         path = self.path / f"{model.name.file_stem}{MANIFEST_ENDING}"
+        manifest = model.to_json(version("bankml"))
+        if len(manifest) > _LARGEST_MANIFEST:  # a chain of licences, say: it would not be read again
+            raise FolderError(f"the model's manifest would have more than {_LARGEST_MANIFEST} bytes")
         with self.locked():
             blob = self.blob_path(model.base.sha256)
             if model.base.file == blob.name and not blob.is_file():
@@ -189,7 +193,7 @@ class ModelFolder:
                 try:
                     with open(part, "xb") as file:
                         fcntl.flock(file, fcntl.LOCK_EX)
-                        file.write(model.to_json(version("bankml")))
+                        file.write(manifest)
                         file.flush()
                         os.fsync(file.fileno())
                         part.rename(path)
@@ -258,10 +262,14 @@ class ModelFolder:
         """
         with self._explained():
             _make(self.path)
-            file = open(self.path / ".lock", "ab")  # noqa: SIM115 - closed by the `with` below
-        with file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            # Not blocking: opening a pipe would wait for whoever reads from it.
+            flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(self.path / ".lock", flags, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
+        finally:
+            os.close(descriptor)
 
     # At start
 
@@ -288,22 +296,19 @@ class ModelFolder:
         return found
 
     def _sweep_part(self, part: Path) -> list[str]:
-        if not part.name.startswith(_OURS):
-            with self._explained():
+        try:
+            mode = part.lstat().st_mode
+            if not part.name.startswith(_OURS):
+                if not stat.S_ISREG(mode):
+                    return [f"{part}: not a file; left alone"]
                 n_bytes = arrived(part)
-            return [f"{part}: {n_bytes} bytes of a pull that did not end; it goes on when asked for again"]
-        with self._explained():
-            descriptor = os.open(part, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if part.is_dir():
-                    shutil.rmtree(part)
-                else:
-                    part.unlink()
-            except BlockingIOError:
+                return [f"{part}: {n_bytes} bytes of a pull that did not end; it goes on when asked for again"]
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                part.unlink()  # a link, a pipe: nobody writes to one
+            elif not _removed_unless_locked(part):
                 return []  # somebody is writing it
-            finally:
-                os.close(descriptor)
+        except OSError as error:  # of one thing, which is never read as a model: no reason not to start
+            return [f"{part}: cannot be removed: {error.strerror or error}"]
         return [f"removed {part}: it was never made whole"]
 
     def _drop_unused(self, blobs: Iterable[Path], models: Iterable[DerivedModel] | None = None) -> list[Path]:
@@ -386,6 +391,22 @@ def _names_in(folder: Path) -> list[Path]:
         return []
     except OSError as error:
         raise FolderError(f"cannot read {folder}: {error.strerror or error}") from error
+
+
+def _removed_unless_locked(part: Path) -> bool:
+    """Removes a file or a folder that nobody holds a lock on; says whether it did."""
+    descriptor = os.open(part, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if part.is_dir():
+            shutil.rmtree(part)
+        else:
+            part.unlink()
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def _same_file_name(one: Path, other: Path) -> bool:

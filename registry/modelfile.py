@@ -21,6 +21,8 @@ _INSTRUCTIONS: Final = (
 _QUOTED: Final = ("license", "template", "system", "adapter", "renderer", "parser", "requires", "draft")
 _ROLES: Final = ("system", "user", "assistant")
 _BLANK: Final = " \t\r\n"
+_NOTHING: Final = re.compile(r"(?:[ \t\r\n]+|#[^\r\n]*){1,1000}+")
+"""Between two instructions: blanks, and comments. Not all at once: the match lets no other thread run."""
 _QUOTES: Final = '"""'
 _NEWLINE: Final = re.compile(r"[\r\n]")
 _WORD: Final = re.compile(r"[A-Za-z]*")
@@ -31,6 +33,8 @@ _BAD_INSTRUCTION: Final = (
 )
 _BAD_ROLE: Final = 'message role must be one of "system", "user", or "assistant"'
 _CUT: Final = "unexpected EOF"
+_MOST: Final = 10_000
+"""Instructions of a Modelfile at most."""
 
 
 class ModelfileError(RegistryError):
@@ -131,13 +135,13 @@ class _Parser:
         text, at = self._text, 0
         found: list[Command] = []
         while at < len(text):
-            if text[at] in _BLANK:
-                at += 1
-            elif text[at] == "#":
-                at = self._line_end(at)
-            else:
-                command, at = self._command(at)
-                found.append(command)
+            if (end := self._matched(_NOTHING, at)) > at:
+                at = end
+                continue
+            if len(found) == _MOST:
+                raise ModelfileError(f"more than {_MOST} instructions are not supported")
+            command, at = self._command(at)
+            found.append(command)
         return found
 
     def _command(self, at: int) -> tuple[Command, int]:

@@ -74,5 +74,8 @@ def parse_parameters(pairs: Iterable[tuple[str, str]]) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for name, text in pairs:
         value, before = parse_parameter(name, [text]), found.get(name)
-        found[name] = before + value if isinstance(before, list) and isinstance(value, list) else value
+        if isinstance(before, list) and isinstance(value, list):
+            before += value
+        else:
+            found[name] = value
     return found

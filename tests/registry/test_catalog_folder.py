@@ -225,3 +225,13 @@ def test_how_far_a_file_is_read_is_told(startup: Path) -> None:
     told: list[int] = []
     Catalog.of_file(startup).default.verify(on_read=told.append)
     assert told == [10]
+
+
+def test_a_file_name_that_no_disk_can_have_is_a_file_that_is_not_there(catalog: Catalog, folder: Path) -> None:
+    pin(folder, "short.gguf", None)
+    record = {"files": [{"path": f"{'x' * 300}.gguf", "sha256": "0" * 64}]}
+    (folder / "short.gguf.FORK.json").write_text(json.dumps(record))
+    assert not catalog.resolve("x" * 300).found
+    base = Base("gone", "gone.gguf", "1" * 64, None, Path(f"/{'x' * 300}"))
+    ModelFolder(folder).write(DerivedModel(ModelName.parse("gone"), NOW, base, Layer("1" * 64)))
+    assert not catalog.resolve("gone").found

@@ -298,3 +298,10 @@ def test_a_manifest_edited_by_hand_is_no_source(catalog: Catalog) -> None:
     assert "edited by hand, refused: create it again" in refused(catalog, RegistryError, "luigi", source="mario")
     create(catalog, source="tiny", system="three")  # again
     assert made(catalog).layer.system == "three"
+
+
+def test_a_chain_of_models_gathers_so_many_licences_and_no_more(catalog: Catalog) -> None:
+    create(catalog, source="tiny", license=("a",) * 9_999)
+    assert refused(catalog, name="luigi", source="mario", license=("b", "c")) == "a model has at most 10000 licenses"
+    messages = (Message("user", "a"),) * 10_001
+    assert refused(catalog, name="luigi", source="tiny", messages=messages) == "a model has at most 10000 messages"

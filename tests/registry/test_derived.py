@@ -141,3 +141,41 @@ def test_a_manifest_cut_anywhere_is_refused() -> None:
     for size in range(len(whole) - 2):  # without its last newline it is whole
         with pytest.raises(ManifestRefused):
             DerivedModel.from_json(whole[:size])
+
+
+def _signed(**layer: Any) -> bytes:
+    """A manifest whose digest is right, whatever is in its layer."""
+    manifest = json.loads(_model().to_json("1"))
+    manifest["layer"].update(layer)
+    text = json.dumps(manifest["layer"], sort_keys=True, separators=(",", ":"))
+    manifest["digest"] = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    return json.dumps(manifest).encode()
+
+
+@pytest.mark.parametrize(
+    ("layer", "what"),
+    [
+        ({"system": "\ud800"}, "system of layer is not a text"),
+        ({"requires": "\udfff"}, "requires of layer is not a text"),
+        ({"license": ["\ud800"]}, "license of layer is not a list of texts"),
+        ({"stop": ["a", "\ud800"]}, "stop of layer is not a list of texts"),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, "content of a message is not a text"),
+        ({"parameters": {"\ud800": 1}}, "parameters of layer is not an object of numbers"),
+        ({"parameters": {"temperature": 10**400}}, "parameters of layer is not an object of numbers"),
+        ({"parameters": {"seed": -(10**400)}}, "parameters of layer is not an object of numbers"),
+    ],
+)
+def test_what_no_text_or_number_can_be_is_refused_under_a_right_digest(layer: dict[str, Any], what: str) -> None:
+    with pytest.raises(ManifestRefused, match=what):
+        DerivedModel.from_json(_signed(**layer))
+
+
+@pytest.mark.parametrize("path", ["/models/\0", "../tiny.gguf", ""])
+def test_weights_lie_at_an_absolute_path(path: str) -> None:
+    with pytest.raises(ManifestRefused, match="path of base is not an absolute path"):
+        DerivedModel.from_json(_edited(lambda manifest: manifest["base"].update(path=path)))
+
+
+def test_a_manifest_of_a_million_lists_is_refused_unread() -> None:
+    with pytest.raises(ManifestRefused, match="it has more than 100000 arrays and objects"):
+        DerivedModel.from_json(b"[" + b"[]," * 1_000_000 + b"1]")

@@ -307,3 +307,33 @@ def _systems(folder: ModelFolder) -> dict[str, str | None]:
     models, unreadable = folder.derived()
     assert unreadable == []
     return {model.name.shown.lower(): model.layer.system for model in models}
+
+
+def test_a_manifest_that_would_be_too_large_to_be_read_again_is_not_written(folder: ModelFolder) -> None:
+    folder.write(_over_file(system="before"))
+    with pytest.raises(FolderError, match="manifest would have more than"):
+        folder.write(_over_file(system="x" * (64 << 20)))
+    assert folder.derived() == ([_over_file(system="before")], [])
+
+
+def test_a_start_clears_what_is_no_file_and_goes_through_no_link(folder: ModelFolder, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    (mine / "inner").mkdir(parents=True)
+    for name in ("upload-l", "convert-l", "manifest-dangling", "sha256-dangling"):
+        folder.partial_path(name).symlink_to(mine if name.endswith("-l") else mine / "nothing")
+    os.mkfifo(folder.partial_path("upload-pipe"))
+    (folder.partial_path("convert-folder") / "inner").mkdir(parents=True)
+    found = folder.sweep()
+    assert sorted(line.split()[0] for line in found) == sorted([*["removed"] * 5, f"{folder.partial}/sha256-dangling:"])
+    assert ([path.name for path in folder.partial.iterdir()], (mine / "inner").is_dir()) == (["sha256-dangling"], True)
+
+
+def test_a_lock_that_is_a_pipe_holds_nobody_up_and_one_that_is_a_link_is_refused(folder: ModelFolder) -> None:
+    folder.path.mkdir()
+    os.mkfifo(folder.path / ".lock")
+    folder.write(_over_file())
+    (folder.path / ".lock").unlink()
+    (folder.path / ".lock").symlink_to(folder.path / "elsewhere")
+    with pytest.raises(FolderError):
+        folder.write(_over_file("luigi"))
+    assert not (folder.path / "elsewhere").exists()

@@ -166,3 +166,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except ModelfileError:
         return
     assert any(command.name == "model" for command in commands)
+
+
+def test_what_is_between_instructions_may_be_long_and_instructions_are_counted() -> None:
+    assert parse("#\n \t\r\n" * 200_000 + "FROM a\n" + "\n#" * 200_000) == [Command("model", "a")]
+    assert len(parse("FROM a\n" + "LICENSE b\n" * 9_999)) == 10_000
+    with pytest.raises(ModelfileError, match="more than 10000 instructions are not supported"):
+        parse("FROM a\n" + "LICENSE b\n" * 10_000)

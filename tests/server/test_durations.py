@@ -68,3 +68,9 @@ def test_a_keep_alive_is_seconds_or_a_duration_and_for_ever_when_negative(value:
 def test_another_keep_alive_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"must be a number|invalid duration"):
         keep_alive_seconds(value)
+
+
+def test_a_duration_without_end_is_refused_unread() -> None:
+    assert go_duration("1s" * 500) == 500.0
+    with pytest.raises(ValueError, match="time: invalid duration"):
+        go_duration("1ns" * 1_000_000)

@@ -515,3 +515,51 @@ def test_a_pull_that_is_killed_at_a_step_is_no_half_model_and_goes_on(
         assert pull(folder, registry)[-1].status == "success"
     assert folder.blob_path(digest).read_bytes() == weights
     assert left(folder) == []
+
+
+@pytest.mark.parametrize("size", [-1, 2**63, 10**30, 1e400, True, "5", None])
+def test_a_size_that_no_file_can_have_is_refused(folder: ModelFolder, weights: bytes, size: object) -> None:
+    with serving() as registry:
+        manifest = registry.add(weights)
+        manifest["layers"][0]["size"] = size
+        registry.manifests[NAME] = json.dumps(manifest).encode()
+        refused(folder, registry)
+    assert left(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("params", '{"stop": ["\\ud800"]}'),
+        ("params", '{"\\ud800": 1}'),
+        ("params", f'{{"temperature": 1{"0" * 400}}}'),
+        ("params", '{"temperature": NaN}'),
+        ("params", f"[{'[],' * 200_000}[]]"),
+        ("messages", '[{"role": "user", "content": "\\ud800"}]'),
+        ("messages", "[" * 200_000),
+    ],
+)
+def test_a_layer_that_is_hostile_json_is_refused(folder: ModelFolder, weights: bytes, kind: str, text: str) -> None:
+    with serving() as registry:
+        registry.add(weights, NAME, **{kind: text})
+        said = refused(folder, registry)
+    assert "JSON" in said or "more than" in said
+
+
+def test_texts_are_few_enough_for_memory(folder: ModelFolder, weights: bytes) -> None:
+    text = {"mediaType": "application/vnd.ollama.image.license", "digest": digest_of(b""), "size": 16 << 20}
+    with serving() as registry:
+        manifest = registry.add(weights)
+        manifest["layers"] += [text] * 4
+        registry.manifests[NAME] = json.dumps(manifest).encode()
+        assert "bytes together" in refused(folder, registry, NotPlayable)
+
+
+@pytest.mark.parametrize("host", ["a:b:c", "xn--", "127.0.0.1:65536", "127.0.0.1:70000000000000"])
+def test_a_host_that_can_be_none_is_refused(folder: ModelFolder, host: str) -> None:
+    async def ask() -> None:
+        async for _ in Puller(folder, patience=WHOLE).pull(ModelName.parse(f"{host}/a/b"), insecure=True):
+            pass
+
+    with pytest.raises(TransferError, match="is no registry's address"):
+        asyncio.run(ask())

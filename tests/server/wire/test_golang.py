@@ -45,6 +45,7 @@ from server.wire.golang import (
         (b'{"a": NaN}', "invalid character 'N' looking for beginning of value"),
         (b'{"a": -Infinity}', "invalid character 'I' in numeric literal"),
         (b'{"a": 1e400}', "json: cannot unmarshal number 1e400 into Go value of type float64"),
+        (b'{"a": 1%s}' % (b"0" * 400), f"json: cannot unmarshal number 1{'0' * 400} into Go value of type float64"),
         (b"[" * 100_000, "exceeded max depth"),
     ],
 )

@@ -1,11 +1,11 @@
-"""server/wire/json_size.py: structure is counted, text is not."""
+"""registry/json_size.py: structure is counted, text is not."""
 
 from __future__ import annotations
 
 import orjson
 import pytest
 
-from server.wire.json_size import MAX_CONTAINERS, MAX_VALUES, too_much_structure
+from registry.json_size import MAX_CONTAINERS, MAX_VALUES, too_much_structure
 
 
 @pytest.mark.parametrize(

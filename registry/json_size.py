@@ -13,23 +13,27 @@ MAX_VALUES: Final = 1_000_000
 _SMALL: Final = 2 * MAX_CONTAINERS  # bytes that cannot hold too many of either
 
 
-def too_much_structure(text: bytes) -> str | None:
+def too_much_structure(text: bytes, what: str = "the body") -> str | None:
     """Why a JSON text is not read, or None: it has too many arrays and objects, or too many values.
+
+    Args:
+        text: the JSON.
+        what: it is called.
 
     Counts in a few passes over the bytes, at the speed of memory. What the first look takes for structure may be inside
     strings, so these are cut out before it counts.
     """
-    if len(text) <= _SMALL or _excess(text) is None:
+    if len(text) <= _SMALL or _excess(text, what) is None:
         return None
     text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     if text.count(b'"') > 4 * MAX_VALUES:  # each value may have a key
-        return f"the body has more than {MAX_VALUES} values"
-    return _excess(b"".join(text.split(b'"')[::2]))
+        return f"{what} has more than {MAX_VALUES} values"
+    return _excess(b"".join(text.split(b'"')[::2]), what)
 
 
-def _excess(text: bytes) -> str | None:
+def _excess(text: bytes, what: str) -> str | None:
     if text.count(b"[") + text.count(b"{") > MAX_CONTAINERS:
-        return f"the body has more than {MAX_CONTAINERS} arrays and objects"
+        return f"{what} has more than {MAX_CONTAINERS} arrays and objects"
     if text.count(b",") >= MAX_VALUES:
-        return f"the body has more than {MAX_VALUES} values"
+        return f"{what} has more than {MAX_VALUES} values"
     return None
