@@ -27,7 +27,7 @@ from registry.errors import (
 )
 from registry.folder import MANIFEST_ENDING, ModelFolder, Unreadable
 from registry.fork_file import FilePin, pins_in
-from registry.names import InvalidModelName, ModelName
+from registry.names import InvalidModelName, ModelName, split_source
 from registry.pins import DEFAULT_MODEL, Digest, FileIdentity, Pin, sha256_file
 
 # A weight type at the end of a file's stem: -f16, .Q4_1, -q4_k_m, -iq2_xxs, -q2_0_g64, ...
@@ -211,7 +211,7 @@ class Catalog:
         return self._rows
 
     def resolve(self, name: str | None) -> Entry:
-        """The model with this name; nothing means the default.
+        """The model with this name, which may end in `:local`; nothing means the default.
 
         Raises:
             ModelNotFound: none has it.
@@ -219,7 +219,10 @@ class Catalog:
         if not name:
             return self.default
         self._follow()
-        entry = self._names.get(_key(name))
+        entry = self._names.get(_key(name.strip()))
+        if entry is None:
+            base, source = split_source(name)
+            entry = self._names.get(_key(base)) if source == "local" else None
         if entry is None:
             raise ModelNotFound(name)
         return entry

@@ -34,6 +34,19 @@ class InvalidModelName(RegistryError):
         self.text = text
 
 
+def split_source(text: str) -> tuple[str, str]:
+    """A name without what says where its model runs, and that: `local`, `cloud` (Ollama's), or "" where it does not say
+    (Ollama's `internal/modelref`)."""
+    text = text.strip()
+    base, colon, tag = text.rpartition(":")
+    tag = tag.strip()
+    if colon and tag.lower() in ("local", "cloud"):
+        return base, tag.lower()
+    if colon and "/" not in tag and tag.lower().endswith("-cloud"):
+        return f"{base}:{tag[: -len('-cloud')]}", "cloud"
+    return text, ""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelName:
     """A whole, valid name.

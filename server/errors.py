@@ -60,6 +60,10 @@ TYPES = {
 }
 
 
+_GO_TEXTS = {404: "404 page not found", 405: "405 method not allowed"}
+"""What Ollama says, as plain text, of a path that it does not have, and of a method that the path does not."""
+
+
 class ApiError(Exception):
     """An error with a status of its own.
 
@@ -173,6 +177,9 @@ def error_response(request: Request, error: Exception) -> Response:
     if api_error.status == 503 or (api_error.status == 500 and isinstance(error, EngineError)):
         log_failure(f"{request.method} {request.url.path}", error)  # uvicorn logs what nobody foresaw
     if request.url.path.startswith("/api/"):
+        if isinstance(error, HTTPException) and error.status_code in _GO_TEXTS:
+            plain = {**(error.headers or {}), "content-type": "text/plain"}
+            return Response(_GO_TEXTS[error.status_code], status_code=error.status_code, headers=plain)
         body = json_bytes({"error": api_error.message})
     elif isinstance(error, HTTPException):
         body = door_body(api_error.status, api_error.message)

@@ -19,10 +19,10 @@ from server.guards import UPLOADS
 from server.receipts import VERSION
 from server.streams import NDJSON, SSE
 from server.wire.fields import ALIASES, CompletionFields
-from server.wire.ollama import CHAT_FIELDS, GENERATE_FIELDS, SHOW_FIELDS
+from server.wire.ollama import CHAT_FIELDS, GENERATE_FIELDS
 from server.wire.ollama_create import CREATE_FIELDS
 from server.wire.ollama_embed import EMBED_FIELDS, EMBEDDINGS_FIELDS
-from server.wire.ollama_models import COPY_FIELDS
+from server.wire.ollama_models import COPY_FIELDS, SHOW_FIELDS
 
 Schema = dict[str, Any]
 

@@ -21,6 +21,7 @@ from server.answers import Answer, open_answer, open_lease
 from server.errors import as_api_error, log_failure
 from server.receipts import Receipt
 from server.routes.api_jobs import Jobs, check_capabilities
+from server.routes.api_names import entry_for
 from server.routes.common import defaults_of, json_response, parsed, residency_of
 from server.streams import NDJSON, EventStream, ndjson, until_disconnect
 from server.wire import ollama
@@ -48,14 +49,14 @@ class _Talk:
         body: its bytes.
 
     Raises:
-        ModelNotFound: there is no such model.
+        ModelNotFound, ApiError: there is no such model here.
         BadRequest: what the model adds to the request cannot be played.
     """
 
     def __init__(self, request: Request, asked: ollama.Request, body: bytes) -> None:
         self._body = body
         self._residency = residency_of(request)
-        self._entry = self._residency.catalog.resolve(asked.model)
+        self._entry = entry_for(self._residency, asked.model)
         self.asked = asked = asked.under(self._entry.layer)
         self._jobs = Jobs(asked, defaults_of(request))
         self._keep_alive = self._residency.keep_alive if asked.keep_alive is None else asked.keep_alive

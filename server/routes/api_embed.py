@@ -19,6 +19,7 @@ from registry.errors import ModelNotFound
 from server.answers import open_lease
 from server.errors import ApiError
 from server.receipts import Receipt
+from server.routes.api_names import entry_for
 from server.routes.common import json_response, parsed, residency_of, settings_of
 from server.routes.embeddings import Batch, pooling_of
 from server.streams import until_disconnect
@@ -78,10 +79,7 @@ async def embeddings(request: Request) -> Response:
     started_ns = time.perf_counter_ns()
     body = await request.body()
     asked = parsed(parse_embeddings, body)
-    try:
-        done = await until_disconnect(request, _embedded(request, asked, body, started_ns, legacy_embedding_json))
-    except ModelNotFound:
-        raise ApiError(404, f"model {quote(asked.model)} not found, try pulling it first") from None
+    done = await until_disconnect(request, _embedded(request, asked, body, started_ns, legacy_embedding_json))
     answer: dict[str, Any] = {"embedding": orjson.Fragment(done.vectors[0] if done.vectors else b"[]")}
     if done.receipt is not None:
         answer["bankml_receipt"] = done.receipt
@@ -98,7 +96,10 @@ async def _embedded(
     """
     residency, settings = residency_of(request), settings_of(request)
     keep_alive = residency.keep_alive if asked.keep_alive is None else asked.keep_alive
-    entry = residency.catalog.resolve(asked.model)
+    try:
+        entry = entry_for(residency, asked.model)
+    except ModelNotFound:
+        raise ApiError(404, f"model {quote(asked.model)} not found, try pulling it first") from None
     num_ctx = parsed_options(entry.layer, asked.options).num_ctx
 
     def build(model: Model) -> Batch[EmbedRequest]:

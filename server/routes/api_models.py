@@ -14,8 +14,10 @@ from starlette.routing import Route
 from registry.catalog import Entry
 from registry.errors import ModelNotFound
 from registry.headers import Header, look
+from registry.names import ModelName, split_source
 from server.errors import ApiError, BadRequest
 from server.receipts import VERSION
+from server.routes.api_names import DETAILS, entry_for
 from server.routes.common import folder_of, json_response, parsed, residency_of
 from server.wire import ollama_models
 from server.wire.golang import quote
@@ -61,7 +63,10 @@ async def show(request: Request) -> Response:
     """`POST /api/show`: one model's details, template and metadata."""
     asked = parsed(ollama_models.parse_show, await request.body())
     residency = residency_of(request)
-    entry = residency.catalog.resolve(asked.model)
+    try:
+        entry = entry_for(residency, asked.model, DETAILS)
+    except ModelNotFound:
+        raise ModelNotFound(ModelName.parse(split_source(asked.model)[0]).shown) from None
     entry.require_usable()
     header, reason = await asyncio.to_thread(look, entry, residency.options, arrays=asked.verbose)
     if header is None:

@@ -31,6 +31,7 @@ from server.routes.common import (
     run_whole,
     settings_of,
     shown_name,
+    within_context,
 )
 from server.streams import SSE, EventStream, sse, until_disconnect
 from server.wire import layers, openai
@@ -83,11 +84,7 @@ class ChatRun:
         takes_tools = template.with_tools.capabilities.supports_tools
         self.run.unused[:] = ["tools"] if self.chat.tools.tools and not takes_tools else []
         fields = formed(self.chat.fields, self._form, self._settings.reasoning_budget_message)
-        if self._num_ctx is not None:  # the answer ends where a context of that size would be full
-            room = layers.served_context(self._num_ctx, model.n_ctx) - len(tokens)
-            limit = self._defaults.n_predict if fields.n_predict in (None, -1) else fields.n_predict
-            limit = room if limit is None or limit < 0 else min(limit, room)
-            fields = fields.model_copy(update={"n_predict": limit})
+        fields = within_context(fields, len(tokens), self._num_ctx, model, self._defaults)
         self._shown = Format(
             "",
             fields,

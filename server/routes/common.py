@@ -11,7 +11,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine.errors import InvalidRequest
+from engine.errors import ContextOverflow, InvalidRequest
 from engine.generation import Final, Step
 from engine.grammar import grammar_matcher
 from engine.model import Model
@@ -166,14 +166,17 @@ def asked_model(residency: Residency, body: Mapping[str, Any]) -> Entry | None:
     return residency.catalog.resolve(name)
 
 
-def under_model(request: Request, body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A completion's body, with the parameters of the model it names for what it does not say.
+def under_model(request: Request, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], int | None]:
+    """A completion's body, with the parameters of the model it names for what it does not say; and the context that the
+    model keeps to, None for all that is served.
 
     Raises:
         What `asked_model` and `layers.body_under` raise.
     """
     entry = asked_model(residency_of(request), body)
-    return body if entry is None or entry.layer is None else layers.body_under(entry.layer, body)
+    if entry is None or entry.layer is None:
+        return body, None
+    return layers.body_under(entry.layer, body), layers.context_of(entry.layer)
 
 
 async def model_for(request: Request, body: Mapping[str, Any]) -> Model:
@@ -207,6 +210,39 @@ def checked_jobs(prompt: list[int], fields: CompletionFields, model: Model, defa
     if prompt and not (min(prompt) >= 0 and max(prompt) < model.n_vocab):
         raise InvalidRequest("Prompt contains invalid tokens")
     return choices(job, fields.n_cmpl)
+
+
+def within_context(
+    fields: CompletionFields, n_prompt: int, num_ctx: int | None, model: Model, defaults: Defaults
+) -> CompletionFields:
+    """The fields of a request whose model keeps to a context of its own: the answer ends where that would be full.
+
+    Args:
+        n_prompt: tokens of the prompt.
+        num_ctx: that context; None for all that is served.
+
+    Raises:
+        BadRequest: it is more than is served.
+        ContextOverflow: the prompt fills it.
+    """
+    if num_ctx is None:
+        return fields
+    n_ctx = layers.served_context(num_ctx, model.n_ctx)
+    room = n_ctx - n_prompt
+    if room <= 0:
+        raise ContextOverflow(n_prompt, n_ctx)
+    limit = defaults.n_predict if fields.n_predict in (None, -1) else fields.n_predict
+    return fields.model_copy(update={"n_predict": room if limit is None or limit < 0 else min(limit, room)})
+
+
+def completion_jobs(
+    prompts: Iterable[list[int]], fields: CompletionFields, num_ctx: int | None, model: Model, defaults: Defaults
+) -> list[Job]:
+    """The jobs of a completion request's prompts; arguments and errors as `within_context` and `checked_jobs`."""
+    jobs: list[Job] = []
+    for tokens in prompts:
+        jobs += checked_jobs(tokens, within_context(fields, len(tokens), num_ctx, model, defaults), model, defaults)
+    return jobs
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from server.routes.common import (
     Run,
     Style,
     asked_model,
-    checked_jobs,
+    completion_jobs,
     defaults_of,
     json_response,
     model_for,
@@ -42,8 +42,8 @@ async def completion(request: Request) -> Response:
     """`POST /completion`: one prompt or several, whole or streamed."""
     body = await read_body(request)
     prompt = llama.required_prompt(body.json)
-    fields = parse_fields(under_model(request, body.json), openai_completions.COMPLETION_KNOWN)
-    return await _complete(request, body, fields, lambda model: llama.tokenize_prompts(model.tokenizer, prompt))
+    known = openai_completions.COMPLETION_KNOWN
+    return await _complete(request, body, known, lambda model: llama.tokenize_prompts(model.tokenizer, prompt))
 
 
 async def fill(request: Request) -> Response:
@@ -53,7 +53,6 @@ async def fill(request: Request) -> Response:
         infill.require_markers((await residency.current_or_default()).model.tokenizer)
     body = await read_body(request)
     asked = infill.parse_infill(body.json)
-    fields = parse_fields(under_model(request, body.json), infill.KNOWN)
 
     def prompts(model: Model) -> list[list[int]]:
         tokens = infill.infill_prompt(
@@ -66,33 +65,36 @@ async def fill(request: Request) -> Response:
         )
         return [tokens]
 
-    return await _complete(request, body, fields, prompts, asked.ignored)
+    return await _complete(request, body, infill.KNOWN, prompts, asked.ignored)
 
 
 async def _complete(
     request: Request,
     body: Body,
-    fields: CompletionFields,
+    known: frozenset[str],
     prompts: Callable[[Model], list[list[int]]],
     ignored: tuple[str, ...] = (),
 ) -> Response:
     """The answer to a completion request, whole or streamed.
 
     Args:
+        known: names of fields that are known besides those of every completion.
         prompts: their tokens.
-        ignored: fields that were accepted and change nothing, besides those of `fields`.
+        ignored: fields that were accepted and change nothing, besides those that `known` leaves over.
     """
     residency, defaults, settings = residency_of(request), defaults_of(request), settings_of(request)
+    asked, num_ctx = under_model(request, body.json)
+    fields = parse_fields(asked, known)
 
     def build(model: Model) -> list[Job]:
-        return [job for tokens in prompts(model) for job in checked_jobs(tokens, fields, model, defaults)]
+        return completion_jobs(prompts(model), fields, num_ctx, model, defaults)
 
     def events_of(answer: Answer) -> llama.NativeEvents:
         name, reasoning_format = shown_name(settings, answer.entry), settings.reasoning_format
         form = llama.Format(name, fields, defaults.n_predict, reasoning_format=reasoning_format)
         return llama.NativeEvents(answer.model, answer.jobs, form)
 
-    run = Run(residency, asked_model(residency, body.json), build, body, (*fields.ignored, *ignored))
+    run = Run(residency, asked_model(residency, body.json), build, body, (*fields.ignored, *ignored), num_ctx)
     if fields.stream:
         return EventStream(
             run_stream(run, lambda answer: _Style(events_of(answer))), SSE, ping=ping_of(request, fields)

@@ -17,7 +17,7 @@ from server.routes.common import (
     Run,
     Style,
     asked_model,
-    checked_jobs,
+    completion_jobs,
     defaults_of,
     json_response,
     ping_of,
@@ -82,12 +82,12 @@ async def completions(request: Request) -> Response:
     """`POST /v1/completions`: one prompt or several, whole or streamed."""
     body = await read_body(request)
     prompt = llama.required_prompt(body.json)
-    fields = parse_fields(under_model(request, body.json), openai_completions.COMPLETION_KNOWN)
+    asked, num_ctx = under_model(request, body.json)
+    fields = parse_fields(asked, openai_completions.COMPLETION_KNOWN)
     residency, defaults, settings = residency_of(request), defaults_of(request), settings_of(request)
 
     def build(model: Model) -> list[Job]:
-        prompts = llama.tokenize_prompts(model.tokenizer, prompt)
-        return [job for tokens in prompts for job in checked_jobs(tokens, fields, model, defaults)]
+        return completion_jobs(llama.tokenize_prompts(model.tokenizer, prompt), fields, num_ctx, model, defaults)
 
     def form_of(answer: Answer) -> llama.Format:
         name, reasoning_format = shown_name(settings, answer.entry), settings.reasoning_format
@@ -95,7 +95,7 @@ async def completions(request: Request) -> Response:
         return llama.with_native(form, answer.model, answer.jobs, verbose=settings.verbose)
 
     ignored = fields.ignored + (("echo",) if fields.echo else ())
-    run = Run(residency, asked_model(residency, body.json), build, body, ignored)
+    run = Run(residency, asked_model(residency, body.json), build, body, ignored, num_ctx)
     if fields.stream:
         events = run_stream(run, lambda answer: _CompletionStyle(openai_completions.CompletionChunks(form_of(answer))))
         return EventStream(events, SSE, ping=ping_of(request, fields))

@@ -20,7 +20,7 @@ from registry.derived import Layer
 from server.wire import layers
 from server.wire.golang import InvalidBody, quote
 from server.wire.ollama_answers import Api
-from server.wire.ollama_fields import MESSAGE_FIELDS, Fields, checked_name, fields_of
+from server.wire.ollama_fields import MESSAGE_FIELDS, Fields, checked_name, fields_of, found_name
 from server.wire.ollama_options import Options, parse_options
 
 GENERATE_FIELDS: Final[Fields] = {
@@ -53,16 +53,6 @@ CHAT_FIELDS: Final[Fields] = {
     **{name: GENERATE_FIELDS[name] for name in ("shift", "_debug_render_only", "logprobs", "top_logprobs")},
 }
 """The fields of `POST /api/chat` and their Go types."""
-
-SHOW_FIELDS: Final[Fields] = {
-    "model": "string",
-    "name": "string",
-    "system": "string",
-    "template": "string",
-    "verbose": "bool",
-    "options": "map[string]interface {}",
-}
-"""The fields of `POST /api/show` and their Go types."""
 
 Message = Mapping[str, Any]
 """A message as llama-server's chat requests have it."""
@@ -154,9 +144,11 @@ def parse_generate(body: bytes) -> Request:
 
     Raises:
         InvalidBody: with Go's or Ollama's text for what is wrong with it.
+        ModelNotFound: it names no model.
     """
     given, ignored = fields_of(body, "GenerateRequest", GENERATE_FIELDS)
-    model = _checked_model(given)
+    _check_top_logprobs(given)
+    model = found_name(given.get("model", ""))
     raw, system, prompt = given.get("raw", False), given.get("system", ""), given.get("prompt", "")
     suffix, context = given.get("suffix", ""), given.get("context", [])
     if raw and (system or given.get("template") or context):
@@ -190,22 +182,16 @@ def parse_chat(body: bytes) -> Request:
         InvalidBody: with Go's or Ollama's text for what is wrong with it.
     """
     given, ignored = fields_of(body, "ChatRequest", CHAT_FIELDS)
-    model = _checked_model(given)
+    _check_top_logprobs(given)
+    model = checked_name(given.get("model", ""))
     messages = [_message(model, message, ignored) for message in given.get("messages", ())]
     tools = tuple(given.get("tools", ()))
     return _request("chat", model, given, ignored, messages=tuple(messages), tools=tools)
 
 
-def parse_show(body: bytes) -> tuple[str, bool]:
-    """The model's name in a `POST /api/show` body, and whether it wants everything."""
-    given, _ = fields_of(body, "ShowRequest", SHOW_FIELDS)
-    return checked_name(given.get("model") or given.get("name", "")), given.get("verbose", False)
-
-
-def _checked_model(given: Mapping[str, Any]) -> str:
+def _check_top_logprobs(given: Mapping[str, Any]) -> None:
     if not 0 <= given.get("top_logprobs", 0) <= 20:
         raise InvalidBody("top_logprobs must be between 0 and 20")
-    return checked_name(given.get("model", ""))
 
 
 def _refuse_unplayed(model: str, given: Mapping[str, Any]) -> None:

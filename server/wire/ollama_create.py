@@ -17,12 +17,12 @@ from registry.conversion.uploads import is_valid_path
 from registry.creation import Recipe
 from registry.derived import Message
 from registry.modelfile import Command, ModelfileError, parse
-from registry.names import InvalidModelName, ModelName
+from registry.names import InvalidModelName, ModelName, split_source
 from registry.parameters import DEPRECATED, FORMS, ParameterError, parse_parameters
 from server.wire.golang import InvalidBody, mismatch, quote
 from server.wire.ollama_fields import fields_of
 from server.wire.ollama_options import parse_options
-from server.wire.ollama_transfers import NO_CLOUD, place_of
+from server.wire.ollama_transfers import NO_CLOUD
 
 CREATE_FIELDS: Final = {
     "model": "string",
@@ -187,8 +187,8 @@ def _recipe(name: ModelName, given: Mapping[str, Any]) -> Recipe:
 
 def _source(text: str) -> str:
     """What a model is made from, without the `:local` that may end a model's name."""
-    base, place = place_of(text)
-    if place and place_of(base)[1]:
+    base, place = split_source(text)
+    if place and split_source(base)[1]:
         raise InvalidBody("invalid model name")
     if place == "cloud":
         raise InvalidBody(NO_CLOUD)

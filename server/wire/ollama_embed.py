@@ -17,7 +17,7 @@ from engine.tokenizer import Tokenizer
 from server.errors import BadRequest
 from server.wire.golang import InvalidBody, as_text
 from server.wire.llama import MAX_PROMPTS
-from server.wire.ollama_fields import Fields, checked_name, fields_of
+from server.wire.ollama_fields import Fields, checked_name, fields_of, found_name
 from server.wire.ollama_options import parse_options
 
 EMBED_FIELDS: Final[Fields] = {
@@ -81,9 +81,10 @@ def parse_embed(body: bytes) -> EmbedRequest:
 
     Raises:
         InvalidBody: with Go's or Ollama's text for what is wrong with it.
+        ModelNotFound: it names no model.
     """
     given, ignored = fields_of(body, "EmbedRequest", EMBED_FIELDS)
-    model = checked_name(given.get("model", ""))
+    model = found_name(given.get("model", ""))
     texts = _texts(given.get("input"))
     if len(texts) > MAX_PROMPTS:
         raise InvalidBody(f'"input" has more than {MAX_PROMPTS} texts')

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from registry.names import InvalidModelName, ModelName
+from registry.errors import ModelNotFound
+from registry.names import InvalidModelName, ModelName, split_source
 from server.wire.golang import InvalidBody, kind, loads, mismatch, quote
 from server.wire.ollama_options import parse_keep_alive
 
@@ -63,27 +64,61 @@ def fields_of(body: bytes, struct: str, types: Fields) -> tuple[dict[str, Any], 
         raise mismatch(value, f"api.{struct}")
     given: dict[str, Any] = {}
     ignored: list[str] = []
-    for name, item in value.items():
-        if name not in types:
-            ignored.append(name)
+    for written, item in value.items():
+        name = _field(written, types)
+        if name is None:
+            ignored.append(written)
         elif item is not None:
             given[name] = _typed(item, types[name], f"{struct}.{name}")
     return given, ignored
 
 
+def _field(written: str, types: Fields) -> str | None:
+    """The field that a key of JSON means: Go looks for the very name, then for it in whatever letter case."""
+    if written in types:
+        return written
+    folded = written.casefold()
+    return next((name for name in types if name.casefold() == folded), None)
+
+
 def checked_name(name: str) -> str:
-    """A model's name that Ollama would take.
+    """A model's name that Ollama would take, as it was written.
 
     Raises:
         InvalidBody: there is none, or it can be nobody's.
     """
     if not name.strip():
         raise InvalidBody("model is required")
+    base, _ = sourced(name)
     try:
-        ModelName.parse(name)
+        ModelName.parse(base)
     except InvalidModelName as error:
         raise InvalidBody(str(error)) from None
     return name
+
+
+def found_name(name: str) -> str:
+    """As `checked_name`, where Ollama takes a name that is missing for a model that is.
+
+    Raises:
+        ModelNotFound: there is none.
+        InvalidBody: it can be nobody's.
+    """
+    if not name.strip():
+        raise ModelNotFound(name)
+    return checked_name(name)
+
+
+def sourced(name: str) -> tuple[str, str]:
+    """A name and where its model runs, as `registry.names.split_source`.
+
+    Raises:
+        InvalidBody: it says so twice.
+    """
+    base, source = split_source(name)
+    if source and split_source(base)[1]:
+        raise InvalidBody(f"use either :local or :cloud, not both: {quote(name.strip())}")
+    return base, source
 
 
 def _typed(value: Any, target: str, place: str) -> Any:
@@ -134,11 +169,12 @@ def _struct(value: Any, target: str, place: str) -> dict[str, Any]:
         raise mismatch(value, target, place)
     name = target.removeprefix("api.")
     types, path = _STRUCTS[name], place.partition(".")[2]
-    return {
-        field: item if field not in types else _typed(item, types[field], f"{name}.{path}.{field}")
-        for field, item in value.items()
-        if item is not None
-    }
+    found: dict[str, Any] = {}
+    for written, item in value.items():
+        field = _field(written, types)
+        if item is not None:
+            found[field or written] = item if field is None else _typed(item, types[field], f"{name}.{path}.{field}")
+    return found
 
 
 def _message(value: Any) -> dict[str, Any]:
@@ -147,11 +183,12 @@ def _message(value: Any) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise mismatch(value, "api.Alias")
-    return {
-        name: item if name not in MESSAGE_FIELDS else _typed(item, MESSAGE_FIELDS[name], f"Alias.{name}")
-        for name, item in value.items()
-        if item is not None
-    }
+    found: dict[str, Any] = {}
+    for written, item in value.items():
+        name = _field(written, MESSAGE_FIELDS)
+        if item is not None:
+            found[name or written] = item if name is None else _typed(item, MESSAGE_FIELDS[name], f"Alias.{name}")
+    return found
 
 
 def _think(value: Any) -> bool | str:

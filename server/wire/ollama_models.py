@@ -12,12 +12,21 @@ from registry.headers import Header
 from registry.modelfile import Command, write
 from registry.names import DEFAULT_NAMESPACE, InvalidModelName, ModelName
 from server.wire.golang import InvalidBody, format_time, human_number, json_value, quote, show_value
-from server.wire.ollama import SHOW_FIELDS
 from server.wire.ollama_capabilities import capabilities
-from server.wire.ollama_fields import Fields, checked_name, fields_of
+from server.wire.ollama_fields import Fields, checked_name, fields_of, sourced
 
 MAX_DURATION_S: Final = (2**63 - 1) / 1e9
 """Seconds in Go's longest duration, about 292 years: how far ahead Ollama dates what never expires."""
+
+SHOW_FIELDS: Final[Fields] = {
+    "model": "string",
+    "name": "string",
+    "system": "string",
+    "template": "string",
+    "verbose": "bool",
+    "options": "map[string]interface {}",
+}
+"""The fields of `POST /api/show` and their Go types."""
 
 COPY_FIELDS: Final[Fields] = {"source": "string", "destination": "string"}
 """The fields of `POST /api/copy` and their Go types."""
@@ -155,8 +164,9 @@ def parse_delete(body: bytes) -> tuple[ModelName, str]:
     written = given.get("model") or given.get("name", "")
     if not written.strip():
         raise InvalidBody("model is required")
+    base, source = sourced(written)
     try:
-        return ModelName.parse(written.strip()), written
+        return ModelName.parse(base if source == "local" else written.strip()), written
     except InvalidModelName:
         raise InvalidBody(f"name {quote(written)} is invalid") from None
 

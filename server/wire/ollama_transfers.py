@@ -13,8 +13,8 @@ from registry.derived import Layer
 from registry.names import InvalidModelName, ModelName
 from registry.transfer.errors import NotPlayable
 from registry.transfer.ticks import Progress
-from server.wire.golang import InvalidBody, quote
-from server.wire.ollama_fields import fields_of
+from server.wire.golang import InvalidBody
+from server.wire.ollama_fields import fields_of, sourced
 from server.wire.ollama_options import parse_options
 
 TRANSFER_FIELDS: Final = {
@@ -93,24 +93,10 @@ def _without_source(name: str) -> str:
     Raises:
         InvalidBody: it asks for a model that runs in Ollama's cloud.
     """
-    name = name.strip()
-    base, source = place_of(name)
-    if source and place_of(base)[1]:
-        raise InvalidBody(f"use either :local or :cloud, not both: {quote(name)}")
+    base, source = sourced(name)
     if source == "cloud":
         raise InvalidBody(NO_CLOUD)
     return base
-
-
-def place_of(name: str) -> tuple[str, str]:
-    """A name, and where it says that the model runs: `local`, `cloud`, or nothing."""
-    base, colon, tag = name.rpartition(":")
-    tag = tag.strip().lower()
-    if colon and tag in ("local", "cloud"):
-        return base, tag
-    if colon and "/" not in tag and tag.endswith("-cloud"):
-        return f"{base}:{tag.removesuffix('-cloud')}", "cloud"
-    return name, ""
 
 
 def check_layer(layer: Layer) -> None:

@@ -52,12 +52,21 @@ async def test_what_is_not_there_is_llama_servers_404(client: httpx.AsyncClient,
     assert "allow" not in answer.headers
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", "/api/nope"), ("GET", "/api/chat"), ("POST", "/api/tags/")])
-async def test_what_is_not_there_under_api_is_a_404_in_ollamas_shape(
-    client: httpx.AsyncClient, method: str, path: str
+@pytest.mark.parametrize(
+    ("method", "path", "status", "text", "allow"),
+    [
+        ("GET", "/api/nope", 404, "404 page not found", None),
+        ("POST", "/api/tags/", 404, "404 page not found", None),
+        ("GET", "/api/chat", 405, "405 method not allowed", "POST"),
+        ("POST", "/api/delete", 405, "405 method not allowed", "DELETE"),
+    ],
+)
+async def test_what_is_not_there_under_api_is_said_as_ollama_says_it(
+    client: httpx.AsyncClient, method: str, path: str, status: int, text: str, allow: str | None
 ) -> None:
     answer = await client.request(method, path, json={})
-    assert (answer.status_code, answer.json()) == (404, {"error": "File Not Found"})
+    assert (answer.status_code, answer.text, answer.headers.get("allow")) == (status, text, allow)
+    assert answer.headers["content-type"] == "text/plain"
 
 
 async def test_the_doors_stand_before_the_routes(app: Starlette) -> None:

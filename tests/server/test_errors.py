@@ -85,6 +85,7 @@ def test_what_nobody_foresaw_is_a_500_that_tells_nothing() -> None:
 
 def test_ollamas_paths_get_ollamas_body() -> None:
     assert answer(ModelNotFound("x"), "/api/chat") == (404, {"error": "model 'x' not found"})
+    assert answer(HTTPException(413, "too long"), "/api/chat") == (413, {"error": "too long"})
 
 
 async def test_a_client_who_left_gets_no_error() -> None:

@@ -114,7 +114,7 @@ def test_a_model_is_stopped(command: Run, own: ServerProcess) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("show", "nosuch"), "model 'nosuch' not found"),
+        (("show", "nosuch"), "model 'nosuch:latest' not found"),
         (("stop", "nosuch"), 'couldn\'t find model "nosuch" to stop'),
     ],
 )

@@ -125,7 +125,7 @@ def test_without_anything_to_answer_the_model_is_loaded(environment: dict[str, s
 
 def test_an_unknown_model_is_one_line_and_exit_1(environment: dict[str, str]) -> None:
     done = run(environment, "nosuch", "Say hello.")
-    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"Error: model 'nosuch' not found\n")
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"Error: model 'nosuch:latest' not found\n")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no model at all"])

@@ -366,9 +366,7 @@ JSON_TYPE = {"Content-Type": "application/json"}
         (b"", 400, "missing request body"),
         (b"{", 400, "unexpected EOF"),
         (b'{"model": "smollm2",}', 400, "invalid character '}' looking for beginning of object key string"),
-        (b"{}", 400, "model is required"),
         (b'{"model": "a b"}', 400, "invalid model name"),
-        (b'{"model": "nosuch"}', 404, "model 'nosuch' not found"),
     ],
 )
 def test_a_bad_body_is_refused_and_the_next_request_works(
@@ -377,6 +375,38 @@ def test_a_bad_body_is_refused_and_the_next_request_works(
     response = http.post(path, content=body, headers=JSON_TYPE)
     assert (response.status_code, response.json()) == (status, {"error": error})
     assert post(http, "/api/generate", prompt="Hi", options=GREEDY)["response"]
+
+
+ANSWERS = "ollama cloud is disabled: remote model is unavailable"
+DETAILS = "ollama cloud is disabled: remote model details are unavailable"
+PULL = 'model "nosuch" not found, try pulling it first'
+
+
+@pytest.mark.parametrize(
+    ("path", "without", "unknown", "cloud"),
+    [
+        ("/api/generate", (404, "model '' not found"), "model 'nosuch' not found", ANSWERS),
+        ("/api/chat", (400, "model is required"), "model 'nosuch' not found", ANSWERS),
+        ("/api/embed", (404, "model '' not found"), PULL, ANSWERS),
+        ("/api/embeddings", (400, "model is required"), PULL, ANSWERS),
+        ("/api/show", (400, "model is required"), "model 'nosuch:latest' not found", DETAILS),
+    ],
+)
+def test_a_model_that_is_not_here_is_said_in_each_endpoints_words(
+    http: httpx.Client, path: str, without: tuple[int, str], unknown: str, cloud: str
+) -> None:
+    for body, status, error in (
+        ({}, *without),
+        ({"model": "nosuch"}, 404, unknown),
+        ({"model": "nosuch:local"}, 404, re.sub(r"nosuch(['\"])", r"nosuch:local\1", unknown)),
+        ({"model": "nosuch:120b-cloud"}, 403, cloud),
+    ):
+        answer = http.post(path, json=body)
+        assert (answer.status_code, answer.json()) == (status, {"error": error})
+
+
+def test_a_name_may_say_that_its_model_is_here(http: httpx.Client) -> None:
+    assert post(http, "/api/generate", model=" smollm2:135m:LOCAL")["model"] == " smollm2:135m:LOCAL"
 
 
 WRONG = {"string": 1, "bool": "x", "int": "x", "map[string]interface {}": [], "api.Duration": [], "api.ThinkValue": 1}
@@ -420,9 +450,3 @@ def test_a_server_of_one_file_has_nowhere_to_copy_to_and_deletes_no_file(http: h
     assert (copied.status_code, list(copied.json())) == (400, ["error"])
     deleted = http.request("DELETE", "/api/delete", json={"model": MODEL})
     assert (deleted.status_code, list(deleted.json())) == (400, ["error"])
-
-
-def test_an_unknown_path_is_a_404(http: httpx.Client) -> None:
-    response = http.get("/api/nosuch")
-    assert response.status_code == 404
-    assert list(response.json()) == ["error"]

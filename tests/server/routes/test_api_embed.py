@@ -139,10 +139,6 @@ def test_the_receipt_is_over_the_vectors_and_names_what_changes_nothing(embedder
         ("/api/embed", {"input": {"a": 1}}, 400, "invalid input type"),
         ("/api/embed", {"input": [""]}, 400, "Input content cannot be empty"),
         ("/api/embed", {"input": ["x"] * 1025}, 400, '"input" has more than 1024 texts'),
-        ("/api/embed", {"input": "x", "model": "nosuch"}, 404, "model 'nosuch' not found"),
-        ("/api/embed", {"input": "x", "model": ""}, 400, "model is required"),
-        ("/api/embeddings", {"prompt": "x", "model": ""}, 400, "model is required"),
-        ("/api/embeddings", {"model": "nosuch"}, 404, 'model "nosuch" not found, try pulling it first'),
         (
             "/api/embed",
             {"input": "x", "dimensions": "8"},

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from registry.errors import ModelNotFound
 from server.wire.golang import InvalidBody
-from server.wire.ollama import Request, parse_chat, parse_generate, parse_show
+from server.wire.ollama import parse_chat, parse_generate
+from server.wire.ollama_embed import parse_embed, parse_embeddings
+from server.wire.ollama_models import parse_delete, parse_show
 
 USER = {"role": "user", "content": "Hi"}
-Parse = Callable[[bytes], Request]
+Parse = Callable[[bytes], Any]
 
 
 def refusal(parse: Callable[[bytes], object], body: object) -> str:
@@ -21,10 +24,33 @@ def refusal(parse: Callable[[bytes], object], body: object) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize("parse", [parse_generate, parse_chat, parse_show])
+@pytest.mark.parametrize("parse", [parse_chat, parse_embeddings, parse_show, parse_delete])
 @pytest.mark.parametrize("body", [{}, {"model": ""}, {"model": "  "}, {"model": None}, None])
 def test_the_model_is_required(parse: Parse, body: object) -> None:
     assert refusal(parse, body) == "model is required"
+
+
+@pytest.mark.parametrize("parse", [parse_generate, parse_embed])
+@pytest.mark.parametrize(("body", "name"), [({}, ""), ({"model": ""}, ""), ({"model": "  "}, "  "), (None, "")])
+def test_where_ollama_looks_for_a_model_without_a_name_it_finds_none(parse: Parse, body: object, name: str) -> None:
+    with pytest.raises(ModelNotFound, match=f"^model '{name}' not found$"):
+        parse(json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("parse", [parse_generate, parse_chat, parse_embed, parse_embeddings, parse_show, parse_delete])
+def test_a_name_says_once_at_most_where_its_model_runs(parse: Parse) -> None:
+    text = 'use either :local or :cloud, not both: "x:local:cloud"'
+    assert refusal(parse, {"model": " x:local:cloud "}) == text
+    parse(b'{"model": "x:8b:local"}')
+
+
+def test_keys_are_read_in_whatever_letter_case() -> None:
+    message = {"Role": "USER", "CONTENT": "Hi", "Tool_Calls": [{"Function": {"Name": "f", "Arguments": {"Key": 1}}}]}
+    found = parse_chat(json.dumps({"Model": "x", "messages": [message], "Nothing": 1}).encode())
+    (asked,) = found.messages
+    assert (found.model, asked["role"], asked["content"]) == ("x", "user", "Hi")
+    assert asked["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"Key":1}'}
+    assert found.ignored == ("Nothing",)
 
 
 @pytest.mark.parametrize("name", ["a b", "../x", "a:b:c", "model:", "-x", "x" * 81, "é"])
