@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> ModelFolder:
 
 @pytest.fixture(scope="module")
 def server(folder: ModelFolder) -> Iterator[BankmlServer]:
-    flags = ("--registry", str(folder.path), "-c", "512")
+    # How much of a prompt is read at once decides bits, as in llama-server: here each is read whole.
+    flags = ("--registry", str(folder.path), "-c", "512", "--no-cache-prompt")
     with BankmlServer(folder.path / f"{BASE}.gguf", *flags, threads=1) as process:
         yield process
 
@@ -64,6 +67,10 @@ def text_of(path: str, answer: dict[str, Any]) -> str:
             return str(answer["choices"][0]["message"]["content"])
         case "/v1/messages":
             return str(answer["content"][0]["text"])
+        case "/v1/completions":
+            return str(answer["choices"][0]["text"])
+        case "/completion":
+            return str(answer["content"])
         case _:
             return str(answer["output"][0]["content"][0]["text"])
 
@@ -115,11 +122,104 @@ def test_what_a_derived_model_adds_is_what_the_client_could_have_said(
         assert found["bankml_receipt"][count] == expected["bankml_receipt"][count]
 
 
-def test_prompts_are_counted_and_shown_with_what_the_model_adds(server: BankmlServer) -> None:
+@pytest.mark.parametrize("path", ["/api/chat", "/api/generate", "/v1/chat/completions", "/v1/messages"])
+def test_what_a_request_says_itself_takes_the_place_of_what_its_model_adds(server: BankmlServer, path: str) -> None:
+    """Each parameter by itself, `stop` as one list, the system message; the model's turns stay."""
+    own = {"role": "system", "content": "and to of"}
+    options = {"temperature": 0.9, "num_predict": 6, "stop": ["zz"]}
+    by_openai = {"temperature": 0.9, "max_tokens": 6, "stop": ["zz"]}
+    asked: dict[str, Any] = {
+        "/api/chat": {"messages": [own, *ASK], "options": options},
+        "/api/generate": {"prompt": ASK[0]["content"], "system": own["content"], "options": options},
+        "/v1/chat/completions": {"messages": [own, *ASK], **by_openai},
+        "/v1/messages": {"messages": ASK, "system": own["content"], "temperature": 0.9, "max_tokens": 6},
+    }
+    asked["/v1/messages"]["stop_sequences"] = ["zz"]
+    order = [own, *TURNS] if path == "/api/generate" else [*TURNS, own]
+    said = {"model": BASE, "messages": [*order, *ASK], "stream": False, "options": {**PARAMETERS, **options}}
+    found = server.post(path, {**asked[path], "model": "mario:v2", "stream": False})
+    expected = server.post("/api/chat", said)
+    assert text_of(path, found) == text_of("/api/chat", expected)
+    for count in ("prompt_tokens", "completion_tokens"):
+        assert found["bankml_receipt"][count] == expected["bankml_receipt"][count]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/chat", {"messages": ASK}),
+        ("/v1/completions", {"prompt": "the"}),
+        ("/completion", {"prompt": "the"}),
+        ("/v1/chat/completions", {"messages": ASK}),
+        ("/v1/responses", {"input": ASK[0]["content"]}),
+        ("/v1/messages", {"messages": ASK, "max_tokens": 9}),
+    ],
+)
+def test_a_model_s_stop_ends_its_answers_in_every_api(
+    server: BankmlServer, folder: ModelFolder, path: str, body: dict[str, Any]
+) -> None:
+    whole = text_of(path, server.post(path, {**body, "model": "mario:v2", "stream": False}))
+    stop = re.findall("[A-Za-z]", whole)[-1]
+    mario = folder.find(ModelName.parse("mario:v2"))
+    assert mario is not None
+    layer = replace(mario.layer, stop=("never said", stop))
+    folder.write(replace(mario, name=ModelName.parse("stopping"), layer=layer))
+    assert text_of(path, server.post(path, {**body, "model": "stopping", "stream": False})) == whole.partition(stop)[0]
+
+
+@pytest.mark.parametrize(
+    ("count", "answer", "asked"),
+    [
+        ("/v1/chat/completions/input_tokens", "/v1/chat/completions", {"messages": ASK}),
+        ("/v1/responses/input_tokens", "/v1/responses", {"input": ASK[0]["content"]}),
+        ("/v1/messages/count_tokens", "/v1/messages", {"messages": ASK, "max_tokens": 1}),
+    ],
+)
+@pytest.mark.parametrize("model", ["mario:v2", "short"])
+def test_what_is_counted_is_what_is_read(
+    server: BankmlServer, count: str, answer: str, asked: dict[str, Any], model: str
+) -> None:
+    if model == "short" and "messages" in asked:  # more than its context: the oldest are left out
+        asked = {**asked, "messages": [*TURNS, *TURNS, *TURNS, *ASK]}
+    counted = server.post(count, {**asked, "model": model})["input_tokens"]
+    answered = server.post(answer, {**asked, "model": model, "stream": False})
+    assert counted == answered["bankml_receipt"]["prompt_tokens"]
+
+
+def test_the_prompt_that_is_shown_is_the_one_that_is_read(server: BankmlServer) -> None:
     messages = [{"role": "system", "content": SYSTEM}, *TURNS, *ASK]
-    for path in ("/apply-template", "/v1/chat/completions/input_tokens"):
-        found = server.post(path, {"model": "mario:v2", "messages": ASK})
-        assert found == server.post(path, {"model": BASE, "messages": messages})
+    shown = server.post("/apply-template", {"model": "mario:v2", "messages": ASK})
+    assert shown == server.post("/apply-template", {"model": BASE, "messages": messages})
+    for path, asked in (("/api/chat", {"messages": ASK}), ("/api/generate", {"prompt": ASK[0]["content"]})):
+        rendered = server.post(path, {**asked, "model": "mario:v2", "_debug_render_only": True})
+        assert rendered["_debug_info"]["rendered_template"] == shown["prompt"]
+    tokens = server.post("/tokenize", {"content": shown["prompt"], "add_special": True})["tokens"]
+    answer = server.post("/api/chat", {"model": "mario:v2", "messages": ASK, "stream": False})
+    assert answer["prompt_eval_count"] == len(tokens)
+
+
+def test_a_completion_ends_where_its_model_s_context_would_be_full(server: BankmlServer) -> None:
+    prompt = [5] * 55
+    for path in ("/completion", "/v1/completions"):
+        answer = server.post(path, {"model": "short", "prompt": prompt, "ignore_eos": True})
+        assert answer["bankml_receipt"]["completion_tokens"] == 60 - 55
+        refused = server.client.post(path, json={"model": "short", "prompt": [5] * 60})
+        error = refused.json()["error"]
+        assert (refused.status_code, error["n_prompt_tokens"], error["n_ctx"]) == (400, 60, 60)
+
+
+def test_vectors_are_the_weights_own_whatever_the_model_adds(folder: ModelFolder) -> None:
+    flags = ("--registry", str(folder.path), "--pooling", "mean", "-c", "512")
+    with BankmlServer(folder.path / f"{BASE}.gguf", *flags, threads=1) as process:
+        of_base, of_layer = (
+            process.post("/api/embed", {"model": model, "input": ["the", "hello that"]})["embeddings"]
+            for model in (BASE, "mario:v2")
+        )
+        assert of_layer == of_base
+        too_long = {"model": "short", "input": "the and to of in is you that " * 20, "truncate": False}
+        refused = process.client.post("/api/embed", json=too_long)
+        assert (refused.status_code, refused.json()["error"]) == (400, "the input length exceeds the context length")
+        assert process.post("/api/embed", {**too_long, "model": "mario:v2"})["prompt_eval_count"] > 60
 
 
 def test_a_raw_prompt_gets_the_parameters_and_nothing_else(server: BankmlServer) -> None:
@@ -128,7 +228,13 @@ def test_a_raw_prompt_gets_the_parameters_and_nothing_else(server: BankmlServer)
         assert answer["bankml_receipt"]["completion_tokens"] == 9
         assert answer["bankml_receipt"]["prompt_tokens"] == len(server.post("/tokenize", {"content": "the"})["tokens"])
     raw = server.post("/api/generate", {"model": "mario:v2", "prompt": "the", "raw": True, "stream": False})
-    assert raw["eval_count"] == 9
+    options = {**PARAMETERS, "num_predict": 5, "stop": ["O"]}
+    by_hand = {"model": BASE, "prompt": "the", "raw": True, "stream": False, "options": PARAMETERS}
+    assert (raw["eval_count"], raw["response"]) == (9, server.post("/api/generate", by_hand)["response"])
+    own = server.post("/api/generate", {**by_hand, "model": "mario:v2", "options": {"num_predict": 5, "stop": ["O"]}})
+    expected = server.post("/api/generate", {**by_hand, "options": options})
+    assert (own["response"], own["eval_count"]) == (expected["response"], expected["eval_count"])
+    assert own["eval_count"] < 9
 
 
 def test_a_model_s_context_is_kept_to_in_both_apis_and_said(server: BankmlServer) -> None:
