@@ -144,7 +144,8 @@ class Settings(SamplingSettings):
         flag("--keep-alive", "BANKML_KEEP_ALIVE OLLAMA_KEEP_ALIVE", "DURATION", group=_MODEL),
     ] = Field(
         300.0,
-        description="unload the model this long after an Ollama request that names no time: 5m, 90, 0, -1 never",
+        description="unload the model this long after an Ollama request that names no time: 90 for seconds, 0 at "
+        "once, -1 never (default: 5m)",
     )
 
     sleep_idle_seconds: Annotated[

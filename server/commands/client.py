@@ -48,13 +48,19 @@ class Client:
 
     Attributes:
         url: its address.
+
+    Raises (from the constructor):
+        ClientError: no server can have that address.
     """
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx.Timeout(None, connect=CONNECT_TIMEOUT)
         self.url = url
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False)
+        try:
+            self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False)
+        except httpx.InvalidURL as error:
+            raise ClientError(f"{url} is no address of a server: {error}") from error
 
     @classmethod
     def from_environment(cls) -> Client:
@@ -179,6 +185,8 @@ class Client:
     def _lost(self, error: httpx.HTTPError) -> ClientError:
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
             return NoServer(f"could not connect to a server at {self.url}, run 'bankml serve' to start one")
+        if isinstance(error, httpx.UnsupportedProtocol):
+            return ClientError(f"{self.url} is no address of a server: {error}")
         return ClientError(f"the server at {self.url} is gone: {error}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,7 +47,13 @@ def guard(file: Path, as_json: bool, cache_type_k: str, cache_type_v: str, engin
     raise click.exceptions.Exit(EXIT_CODES[report.verdict])
 
 
-_FORK = click.option("--fork", metavar="FILE", type=click.Path(path_type=Path), help="The FORK.json.")
+_FORK = click.option(
+    "--fork",
+    "given_fork",
+    metavar="FORK",
+    type=click.Path(path_type=Path),
+    help="The FORK.json. (default: FILE.FORK.json, where `pin --write` writes it)",
+)
 _UNREADABLE: Final = 1
 _REFUSED: Final = 2
 
@@ -77,22 +84,22 @@ def sha256(file: Path) -> None:
 @click.command(short_help="Say whether a file is the one that is pinned.")
 @click.argument("file", type=click.Path(path_type=Path))
 @_FORK
-@click.option("--write", is_flag=True, help="Pin the file as it is: write the FORK.json (default: FILE.FORK.json).")
-def pin(file: Path, fork: Path | None, write: bool) -> None:
+@click.option("--write", is_flag=True, help="Pin the file as it is: write the FORK.json.")
+def pin(file: Path, given_fork: Path | None, write: bool) -> None:
     """Say whether a file has the sha256 that a FORK.json records for its name.
 
     Exits with 0 when it has, 2 when it has not or none is recorded, 1 when one of the two cannot be read.
     """
     from registry.errors import RegistryError
-    from registry.fork_file import SUFFIX, ForkFile
+    from registry.fork_file import ForkFile
     from registry.gate import check_pin, pin_file
 
     with _unreadable():
         try:
             if write:
-                digest = pin_file(file, fork or file.with_name(file.name + SUFFIX))
+                digest = pin_file(file, given_fork or _beside(file))
             else:
-                digest = check_pin(file, ForkFile.read(_required(fork)))
+                digest = check_pin(file, ForkFile.read(_fork_of(file, given_fork)))
         except RegistryError as error:
             _exit_refused(error)
     click.echo(f"pinned {digest.sha256}")
@@ -103,7 +110,7 @@ def pin(file: Path, fork: Path | None, write: bool) -> None:
 @_FORK
 @_ENGINE
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def verify(file: Path, fork: Path | None, engine: Engine, as_json: bool) -> None:
+def verify(file: Path, given_fork: Path | None, engine: Engine, as_json: bool) -> None:
     """Say whether a file passes the guard and has the sha256 that a FORK.json records for its name.
 
     Exits with 0 when it does, 2 when it is refused, 3 when it is cut short, 1 when one of the two cannot be read.
@@ -115,16 +122,24 @@ def verify(file: Path, fork: Path | None, engine: Engine, as_json: bool) -> None
 
     with _unreadable():
         try:
-            verified = pass_gate(file, ForkFile.read(_required(fork)), engine)
+            verified = pass_gate(file, ForkFile.read(_fork_of(file, given_fork)), engine)
         except RegistryError as error:
             _exit_refused(error, json.dumps(refusal_json(error), ensure_ascii=False) if as_json else None)
     said = verified_json(verified)
     click.echo(json.dumps(said, ensure_ascii=False) if as_json else f"play pinned {verified.digest.sha256}")
 
 
-def _required(fork: Path | None) -> Path:
-    if fork is None:
-        click.echo("bankml: --fork FILE is needed: the FORK.json that pins the file", err=True)
+def _beside(file: Path) -> Path:
+    from registry.fork_file import SUFFIX
+
+    return file.with_name(file.name + SUFFIX)
+
+
+def _fork_of(file: Path, given: Path | None) -> Path:
+    """The FORK.json that pins a file: the one given, else the one beside it, as `serve` takes them."""
+    fork = given or _beside(file)
+    if given is None and not os.path.lexists(fork):
+        click.echo(f"bankml: {file} has no {fork.name} beside it: --fork FORK names the FORK.json", err=True)
         raise click.exceptions.Exit(_UNREADABLE)
     return fork
 

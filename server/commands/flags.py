@@ -46,7 +46,7 @@ class FlagCommand(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = None if getattr(param, "hidden", False) else param.get_help_record(ctx)
-            if record is not None:
+            if record is not None and isinstance(param, click.Option):  # arguments are in the usage
                 sections.setdefault(getattr(param, "group", "Other"), []).append(record)
         for heading, records in sections.items():
             with formatter.section(heading):
@@ -85,7 +85,7 @@ def _setting_options(groups: Callable[[str], bool], taken: Collection[str]) -> l
         text = field.description or ""
         if flag.env:
             text += f" [{' '.join(flag.env)}]"
-        if flag.metavar and field.default not in (None, (), -1, 0):
+        if flag.metavar and "(default:" not in text and field.default not in (None, (), -1, 0, "", {}):
             text += (
                 f" (default: {field.default:g})" if isinstance(field.default, float) else f" (default: {field.default})"
             )

@@ -20,7 +20,7 @@ _PARTS = ("license", "modelfile", "parameters", "system", "template")
 _ZERO = datetime(1, 1, 1, tzinfo=UTC)
 
 
-@click.command("list")
+@click.command("list", short_help="List the models of the server.")
 @click.argument("prefix", required=False)
 def list_models(prefix: str | None) -> None:
     """List the models of the server, or those whose names begin with PREFIX."""

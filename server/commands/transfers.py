@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _insecure = click.option("--insecure", is_flag=True, help="The registry may be reached over plain HTTP.")
 
 
-@click.command()
+@click.command(short_help="Make a model out of a Modelfile.")
 @click.argument("model")
 @click.option(
     "-f", "--file", type=click.Path(path_type=Path), help="The Modelfile (default: Modelfile, else the model here)."
@@ -28,7 +28,7 @@ def create(model: str, file: Path | None, quantize: str) -> None:
         make(client, model, file, quantize)
 
 
-@click.command()
+@click.command(short_help="Fetch a model from a registry.")
 @click.argument("model", required=False)
 @_insecure
 @click.option("--offline", is_flag=True, envvar="LLAMA_ARG_OFFLINE", help="Fetch nothing: only say what is here.")

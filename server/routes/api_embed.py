@@ -107,7 +107,9 @@ async def _embedded(
             return Batch(asked, [], Pooling.NONE)
         pooling = pooling_of(settings, model)
         if pooling is Pooling.NONE:
-            raise ApiError(501, f"{lacking(asked.model, 'embeddings')}: its file names no pooling; --pooling would")
+            raise ApiError(
+                501, f"{lacking(asked.model, 'embeddings')}: its file names no pooling; start the server with --pooling"
+            )
         n_ctx = served_context(num_ctx, model.n_ctx)
         texts = [tokens_of(text, model, n_ctx, splits=pooling.splits, cuts=asked.cuts) for text in asked.texts]
         return Batch(asked, texts, pooling)

@@ -184,6 +184,17 @@ def test_every_command_has_help_and_is_listed(capsys: pytest.CaptureFixture[str]
     assert {"serve", "run", "list", "ps", "show", "cp", "rm", "stop", "pull"} <= set(listed)
 
 
+@pytest.mark.parametrize("arguments", [[], ["serve"], ["run"], ["pin"]])
+def test_help_has_no_text_that_is_cut_off_and_no_default_that_is_empty(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "..." not in text.replace("]...", "")
+    assert not re.search(r"\(default:\s*(\{\})?\s*\)", text)
+    assert not re.search(r"^ +\[[A-Z]+\](\.\.\.)?$", text, re.MULTILINE)  # an argument that says nothing of itself
+
+
 def test_output_that_cannot_be_written_is_one_line() -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "server.cli", "serve", "--help"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from server.cli import main
 from server.commands.address import is_here, server_url, url_of
 
 
@@ -77,3 +78,24 @@ def test_an_address_that_means_every_one_is_reached_at_loopback(host: str, url: 
 )
 def test_a_loopback_address_is_this_machine(url: str, here: bool) -> None:
     assert is_here(url) is here
+
+
+@pytest.mark.parametrize(
+    ("variables", "url"),
+    [
+        ({"BANKML_HOST": "127.0.0.1:1234"}, "http://127.0.0.1:1234:11434"),
+        ({"BANKML_PORT": "http"}, "http://127.0.0.1:http"),
+        ({"OLLAMA_HOST": "ftp://127.0.0.1:1"}, "ftp://127.0.0.1:1"),
+    ],
+)
+def test_what_is_no_address_of_a_server_is_said_in_one_line(
+    variables: dict[str, str], url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("BANKML_HOST", "BANKML_PORT", "LLAMA_ARG_HOST", "LLAMA_ARG_PORT", "OLLAMA_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert main(["ps"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"Error: {url} is no address of a server: ")
+    assert error.count("\n") == 1

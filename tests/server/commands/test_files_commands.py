@@ -69,7 +69,7 @@ def test_what_cannot_be_read_is_no_refusal(
     absent = model.with_name("absent.json")
     lines = {
         ("--fork", absent): f"bankml: cannot read {absent}: No such file or directory\n",
-        (): "bankml: --fork FILE is needed: the FORK.json that pins the file\n",
+        (): f"bankml: {model} has no tiny.gguf.FORK.json beside it: --fork FORK names the FORK.json\n",
     }
     for arguments, line in lines.items():
         assert said(capsys, verb, model, *arguments) == (1, "", line)
@@ -82,7 +82,9 @@ def test_pin_writes_a_record_when_asked_to(model: Path, capsys: pytest.CaptureFi
     assert said(capsys, "pin", model, "--write") == (0, f"pinned {sha256_of(model)}\n", "")
     beside = model.with_name("tiny.gguf.FORK.json")
     assert said(capsys, "verify", model, "--fork", beside)[0] == 0
+    assert [said(capsys, verb, model)[0] for verb in ("pin", "verify")] == [0, 0]
     model.write_bytes(model.read_bytes()[:-1])
+    assert said(capsys, "pin", model)[0] == 2
     code, out, _ = said(capsys, "pin", model, "--write", "--fork", model.with_name("new.json"))
     assert (code, out.split(":")[0]) == (3, "refuse")
     assert not model.with_name("new.json").exists()
