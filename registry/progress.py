@@ -44,7 +44,8 @@ class Lines:
 
     def start(self, what: str, total: int) -> None:
         self._what, self._total, self._next = what, total, 10
-        self.note(f"{what} ({total / 1e6:.0f} MB)")
+        size = f"{total / 1e6:.0f} MB" if total >= 500_000 else f"{total:,} bytes"  # never 0 MB
+        self.note(f"{what} ({size})")
 
     def update(self, done: int) -> None:
         percent = 100 * done // self._total if self._total else 100

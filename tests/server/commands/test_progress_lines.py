@@ -85,7 +85,7 @@ def test_where_there_is_no_terminal_each_step_is_a_line() -> None:
             progress.take(event)
     assert out.getvalue().splitlines() == [
         "pulling manifest",
-        "pulling 0123456789ab (0 MB)",
+        "pulling 0123456789ab (100 bytes)",
         "pulling 0123456789ab: 50%",
         "pulling 0123456789ab: 100%",
         "success",

@@ -57,12 +57,13 @@ def test_in_a_pipe_a_pull_prints_each_step_and_each_tenth_of_a_layer(
     manifest = registry.add(weights, system="Be brief.")
     status, out, err = run(environment, "pull", registry.name(), "--insecure")
     assert (status, out) == (0, ""), err
-    layers = [f"pulling {blob['digest'][7:19]}" for blob in [*manifest["layers"], manifest["config"]]]
+    blobs = [*manifest["layers"], manifest["config"]]
+    layers = [f"pulling {blob['digest'][7:19]}" for blob in blobs]
     lines = err.splitlines()
     steps = [line for line in lines if "%" not in line]
     assert steps == [
         "pulling manifest",
-        *(f"{layer} (0 MB)" for layer in layers),
+        *(f"{layer} ({blob['size']:,} bytes)" for layer, blob in zip(layers, blobs, strict=True)),
         "verifying sha256 digest",
         "writing manifest",
         "success",
