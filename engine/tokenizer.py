@@ -300,4 +300,7 @@ def _scores(metadata: Mapping[str, Any], n_vocab: int) -> npt.NDArray[np.float32
         raise InvalidModelFile("tokenizer.ggml.scores is no array of float32 or int32")
     if value.size < n_vocab:
         raise InvalidModelFile(f"tokenizer.ggml.scores has {value.size} entries for {n_vocab} tokens")
-    return value[:n_vocab].astype(np.float32)
+    scores = value[:n_vocab].astype(np.float32)
+    if np.isnan(scores).any():
+        raise InvalidModelFile("tokenizer.ggml.scores: a score is not a number")
+    return scores

@@ -144,8 +144,9 @@ def test_scores_may_be_whole_numbers_or_missing() -> None:
     ],
 )
 def test_scores_that_mean_nothing_are_refused(scores: Any, reason: str) -> None:
-    with pytest.raises(InvalidModelFile, match=reason):
-        Tokenizer.from_gguf(metadata({"a": -1}) | {"tokenizer.ggml.scores": scores})
+    for load in (Tokenizer.from_gguf, Tokenizer.check):
+        with pytest.raises(InvalidModelFile, match=reason):
+            load(metadata({"a": -1}) | {"tokenizer.ggml.scores": scores})
 
 
 @pytest.mark.parametrize("score", [np.inf, -np.inf, 0.0, -0.0])
