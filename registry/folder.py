@@ -16,6 +16,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -34,6 +35,7 @@ from registry.names import ModelName
 from registry.transfer.partial import arrived
 
 MANIFEST_ENDING: Final = ".MODEL.json"
+_BLOB: Final = re.compile(r"sha256-[0-9a-f]{64}")
 _LARGEST_MANIFEST: Final = 64 << 20  # bytes; a request's body is smaller
 CONVERSION: Final = "convert-"
 """How the names of conversions in `partial/` begin."""
@@ -291,9 +293,16 @@ class ModelFolder:
             models, unreadable = self.derived()
             found += [f"{each.path}: {each.reason}" for each in unreadable]
             if not unreadable and not _says_yes(os.environ.get("OLLAMA_NOPRUNE", "")):
-                dropped = self._drop_unused(_files(self.blobs), models)
+                dropped = self._drop_unused(self._own_blobs(), models)
                 found += [f"removed {path}: no model uses it" for path in dropped]
         return found
+
+    def _own_blobs(self) -> list[Path]:
+        """The blobs that are this program's to remove: what has another name is not one, and in a folder of Ollama's
+        models (which has `manifests/`) they are Ollama's."""
+        if (self.path / "manifests").exists():
+            return []
+        return [path for path in _files(self.blobs) if _BLOB.fullmatch(path.name)]
 
     def _sweep_part(self, part: Path) -> list[str]:
         try:

@@ -337,3 +337,13 @@ def test_a_lock_that_is_a_pipe_holds_nobody_up_and_one_that_is_a_link_is_refused
     with pytest.raises(FolderError):
         folder.write(_over_file("luigi"))
     assert not (folder.path / "elsewhere").exists()
+
+
+def test_a_start_removes_no_file_that_is_no_blob_and_nothing_of_ollamas(folder: ModelFolder) -> None:
+    blob = folder.add_blob(SHA, [WEIGHTS])
+    notes = folder.blobs / "notes.txt"
+    notes.write_text("mine")
+    (folder.path / "manifests").mkdir()
+    assert (folder.sweep(), blob.exists(), notes.exists()) == ([], True, True)
+    (folder.path / "manifests").rmdir()
+    assert (folder.sweep(), blob.exists(), notes.exists()) == ([f"removed {blob}: no model uses it"], False, True)
