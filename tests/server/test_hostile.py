@@ -105,9 +105,10 @@ def test_what_is_no_json_object_is_a_400(server: BankmlServer, path: str) -> Non
 
 @pytest.mark.parametrize("path", PATHS)
 def test_what_is_no_utf_8_is_a_400(server: BankmlServer, path: str) -> None:
-    status = refusal_of(server, path)
+    # Ollama's paths read it and miss the model; two of them say that there is none without a name.
+    status = 404 if path in ("/api/generate", "/api/embed") else refusal_of(server, path)
     for name, body in NOT_UTF8.items():
-        assert ask(server, path, body).status_code == status, name  # Ollama's paths read it, and miss the model
+        assert ask(server, path, body).status_code == status, name
 
 
 @pytest.mark.parametrize("path", PATHS)
