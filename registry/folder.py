@@ -42,6 +42,10 @@ CONVERSION: Final = "convert-"
 _OURS: Final = (UPLOAD, "manifest-", CONVERSION)
 """How names in `partial/` begin that nobody goes on with after a kill; what a pull left goes on."""
 
+_IN_USE: Final[dict[Path, int]] = {}
+"""Descriptors of the folders this process uses, with a shared lock each: while it is held no other process prunes blobs
+at its start, for a blob may have come for a model that is still to be made."""
+
 
 class FolderError(RegistryError):
     """The folder cannot be read or written; the message says why."""
@@ -137,6 +141,7 @@ class ModelFolder:
             raise ValueError(f"{name!r} is not a plain file name")
         with self._explained():
             _make(self.partial)
+            self._use()
         return self.partial / name
 
     # Manifests
@@ -255,6 +260,28 @@ class ModelFolder:
         if free < size:
             raise FolderError(f"no space left in {self.path}: {size} bytes needed, {free} free")
 
+    def _use(self) -> int:
+        """Says for as long as this process lives that it uses the folder, which is there; a descriptor of it."""
+        descriptor = _IN_USE.get(self.path)
+        if descriptor is not None and not os.path.samestat(os.fstat(descriptor), self.path.stat()):
+            os.close(descriptor)
+            descriptor = None  # the folder was removed and made again
+        if descriptor is None:
+            descriptor = _IN_USE[self.path] = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        return descriptor
+
+    def _used_by_others(self) -> bool:
+        """Whether another process uses the folder too."""
+        descriptor = self._use()
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        return False
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Holds the folder's lock: one process or thread at a time writes or removes manifests and blobs.
@@ -279,7 +306,8 @@ class ModelFolder:
         """Clears away what was left half done by a process that is gone; lines for people about what there was.
 
         A file that its writer still holds is left alone, and so is what a pull can go on with. Blobs that no model uses
-        go, unless a manifest cannot be read (it may be theirs) or `OLLAMA_NOPRUNE` is set, as with Ollama.
+        go, unless a manifest cannot be read (it may be theirs), another process uses the folder (which may be about to
+        make a model of one), or `OLLAMA_NOPRUNE` is set, as with Ollama.
 
         Raises:
             FolderError: the folder cannot be read or written.
@@ -292,7 +320,8 @@ class ModelFolder:
                 found += self._sweep_part(part)
             models, unreadable = self.derived()
             found += [f"{each.path}: {each.reason}" for each in unreadable]
-            if not unreadable and not _says_yes(os.environ.get("OLLAMA_NOPRUNE", "")):
+            kept = unreadable or self._used_by_others() or _says_yes(os.environ.get("OLLAMA_NOPRUNE", ""))
+            if not kept:
                 dropped = self._drop_unused(self._own_blobs(), models)
                 found += [f"removed {path}: no model uses it" for path in dropped]
         return found

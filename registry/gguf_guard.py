@@ -83,7 +83,7 @@ class Report:
 
     def _text(self, key: str) -> str | None:
         value = self.values.get(key)
-        return value if isinstance(value, str) else None
+        return one_line(value) if isinstance(value, str) else None
 
     def as_json(self) -> dict[str, Any]:
         """The report under the names that clients of `bankml guard --json` read; `native` and `bytes` are ours."""

@@ -1,8 +1,7 @@
 """Which bytes a file given by its path must have: those that a FORK.json pins, or those it was first served with.
 
-`--fork`, or a `FILE.FORK.json` beside it, pins a file; a model this program knows by its bytes needs no pin; any other
-file is trusted on first use, which is recorded, and refused once its bytes are others. Nothing here is slow to import:
-start-up asks before it hashes.
+`--fork`, or a `FILE.FORK.json` beside it, pins a file; any other file given by its path is trusted on first use, which
+is recorded, and refused once its bytes are others. Nothing here is slow to import: start-up asks before it hashes.
 """
 
 from __future__ import annotations
@@ -66,9 +65,7 @@ class Trust:
         Raises:
             ForkFileError: the record cannot be written.
         """
-        from registry.catalog import pin_of
-
-        if self._pins is not None or pin_of(digest.sha256) is not None or self._is_recorded():
+        if self._pins is not None or self._is_recorded():
             return False
         record = {
             "kind": "bankml first use (trusted as it was found)",

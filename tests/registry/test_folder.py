@@ -347,3 +347,19 @@ def test_a_start_removes_no_file_that_is_no_blob_and_nothing_of_ollamas(folder: 
     assert (folder.sweep(), blob.exists(), notes.exists()) == ([], True, True)
     (folder.path / "manifests").rmdir()
     assert (folder.sweep(), blob.exists(), notes.exists()) == ([f"removed {blob}: no model uses it"], False, True)
+
+
+def test_a_start_prunes_no_blob_while_another_process_uses_the_folder(tmp_path: Path) -> None:
+    content = b"for a model that is made next"
+    digest = hashlib.sha256(content).hexdigest()
+    upload = "import sys; from pathlib import Path; from registry.folder import ModelFolder\n"
+    upload += f"ModelFolder(Path(sys.argv[1])).add_blob('{digest}', [{content!r}]); print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", upload, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        assert ModelFolder(tmp_path).sweep() == []
+        assert ModelFolder(tmp_path).has_blob(digest)
+    blob = ModelFolder(tmp_path).blob_path(digest)
+    assert ModelFolder(tmp_path).sweep() == [f"removed {blob}: no model uses it"]
+    assert not blob.exists()

@@ -179,12 +179,13 @@ def test_the_fork_beside_a_file_decides(model: Path, folder: Path) -> None:
         Trust(model, None, folder)
 
 
-def test_a_model_known_by_its_bytes_needs_no_record(tmp_path: Path, folder: Path) -> None:
+def test_a_file_with_the_default_models_bytes_has_a_record_too(tmp_path: Path, folder: Path) -> None:
     path = tmp_path / "any.gguf"
     path.touch()
-    digest = Digest(DEFAULT_MODEL.sha256, FileIdentity.of(path))
-    assert not Trust(path, None, folder).record(digest)
-    assert not folder.exists()
+    trust = Trust(path, None, folder)
+    assert trust.record(Digest(DEFAULT_MODEL.sha256, FileIdentity.of(path)))
+    with pytest.raises(FirstUseMismatch):
+        trust.check(sha256_file(path))
 
 
 def test_a_record_that_cannot_be_written_is_said(model: Path, tmp_path: Path) -> None:
