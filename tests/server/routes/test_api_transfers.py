@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -21,7 +22,7 @@ from registry.folder import ModelFolder
 from registry.names import ModelName
 from registry.transfer.partial import arrived
 from testing.registry_server import RegistryServer, serving
-from testing.server_process import BankmlServer, bankml_command
+from testing.server_process import BankmlServer, bankml_command, wait_until
 
 TEMPLATE = "{{ .System }}{{ .Prompt }}"
 
@@ -31,6 +32,16 @@ def lines_of(server: BankmlServer, path: str, **body: Any) -> list[dict[str, Any
     answer = server.client.post(path, json=body)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/x-ndjson")
     return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody writes the file."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def test_a_pulled_model_is_listed_and_answers_and_says_each_step_as_ollama_does(
@@ -183,6 +194,7 @@ def test_a_client_that_leaves_stops_the_pull_which_goes_on_with_the_next(
             for line in answer.iter_lines():
                 if json.loads(line).get("completed"):
                     break
+        wait_until(lambda: not is_locked(folder.partial_path(digest.replace(":", "-"))))  # the pull has ended
         assert registry.stall is not None
         registry.stall.set()
         registry.stall = None
