@@ -329,7 +329,7 @@ class Model:
 
     def close(self) -> None:
         """Frees the cache and the map."""
-        del self._graph
+        del self._graph, self._classifier
         self._file.close()
 
 

@@ -16,7 +16,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from traceback import clear_frames
 from typing import ParamSpec, TypeVar
 
 from engine.errors import ModelFileLost
@@ -199,7 +201,7 @@ class Residency:
 
     def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
         """Start `function` in the worker thread. For the holder of the engine only."""
-        return asyncio.get_running_loop().run_in_executor(self._worker, lambda: function(*args, **kwargs))
+        return asyncio.get_running_loop().run_in_executor(self._worker, partial(_called, function, *args, **kwargs))
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -322,10 +324,16 @@ class Residency:
         """Start the resident model's time anew, as after a request with this `keep_alive` (see `acquire`)."""
         self._touch(self.keep_alive if keep_alive is None else keep_alive)
 
-    async def unload(self) -> None:
-        """Drop the resident model once the engine is free."""
+    async def unload(self, entry: Entry | None = None) -> None:
+        """Drop the resident model once the engine is free; if `entry` is given, only one of its weights.
+
+        Another model may have come while this waited.
+        """
         async with self._engine:
-            await self._drop()
+            resident = self._resident
+            if entry is None or (resident is not None and resident.entry.same_weights(entry)):
+                del resident
+                await self._drop()
 
     async def reap(self) -> bool:
         """Drop the resident model if its time has run out and nobody holds the engine; says whether it did."""
@@ -428,6 +436,23 @@ class Residency:
         while True:
             await asyncio.sleep(REAP_INTERVAL)
             await self.reap()
+
+
+def _called(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Worker thread: call `function`, and empty the frames of what it raises.
+
+    An error outlives the call, in futures and in whoever tells of it, and would keep all that those frames held:
+    weights among it, and with them the map of a model that has gone.
+    """
+    try:
+        return function(*args, **kwargs)
+    except BaseException as error:
+        del function, args, kwargs
+        raised: BaseException | None = error
+        while raised is not None:
+            clear_frames(raised.__traceback__)
+            raised = raised.__cause__ or raised.__context__
+        raise
 
 
 def _free(resident: Resident) -> None:

@@ -72,7 +72,7 @@ class _Talk:
                 return shown_as.nothing_done(asked.api, asked.model, "load")
         resident = residency.current()
         if resident is not None and resident.entry.same_weights(self._entry):
-            await residency.unload()
+            await residency.unload(self._entry)
         return shown_as.nothing_done(asked.api, asked.model, "unload")
 
     async def render(self) -> dict[str, Any]:

@@ -111,7 +111,7 @@ async def delete(request: Request) -> Response:
     await asyncio.to_thread(folder_of(request).delete, name)
     resident = residency.current()
     if resident is not None and not resident.entry.found:
-        await residency.unload()
+        await residency.unload(resident.entry)
     return Response()
 
 

@@ -53,6 +53,14 @@ def chat(client: httpx.Client, model: str, **more: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
+def leave(client: httpx.Client, model: str, **more: Any) -> None:
+    """Ask for a long answer and go away after its first line."""
+    body = {"model": model, "prompt": "the cat", "options": {"num_predict": 200, "temperature": 0}, **more}
+    with client.stream("POST", "/api/generate", json=body) as answer:
+        assert answer.status_code == 200
+        next(answer.iter_lines())
+
+
 def mapped(pid: int) -> set[str]:
     """The model files that a process has in memory."""
     return {entry.path for entry in psutil.Process(pid).memory_maps() if entry.path.endswith(".gguf")}
@@ -91,7 +99,15 @@ class Watch:
 
     def _run(self) -> None:
         while not self._over.is_set():
-            self.most = max(self.most, len(mapped(self._pid)))
+            n_mapped = len(mapped(self._pid))
+            if n_mapped > 1:  # the list is not read in one go: again, with nothing moving
+                process = psutil.Process(self._pid)
+                process.suspend()
+                try:
+                    n_mapped = len(mapped(self._pid))
+                finally:
+                    process.resume()
+            self.most = max(self.most, n_mapped)
             self.looks += 1
             self._over.wait(0.002)
 
@@ -105,13 +121,18 @@ class Watch:
 
 
 def cycle(server: BankmlServer, count: int) -> list[int]:
-    """So many loads of one model after another, three clients at a time; the statuses of all other answers."""
+    """So many loads of one model after another, three clients at a time, that leave every third answer unread; the
+    statuses of all other answers."""
     statuses: list[int] = []
 
     def ask(number: int) -> None:
         with httpx.Client(base_url=server.url, timeout=600, trust_env=False) as client:
             for i in range(count):
-                chat(client, FILES[(i + number) % len(FILES)], keep_alive=0 if i % 4 == 3 else "5m")
+                model, keep_alive = FILES[(i + number) % len(FILES)], 0 if i % 4 == 3 else "5m"
+                if i % 3 == 2:
+                    leave(client, model, keep_alive=keep_alive)
+                else:
+                    chat(client, model, keep_alive=keep_alive)
                 statuses.append(client.get("/api/ps").status_code)
 
     with ThreadPoolExecutor(3) as pool:

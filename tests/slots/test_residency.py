@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 import time
@@ -17,12 +18,13 @@ from engine.errors import ContextOverflow, ModelFileLost
 from engine.generation import GenerationRequest, Step
 from engine.model import Model, ModelOptions
 from engine.sampling import SamplingParams
-from registry.catalog import Catalog
+from registry.catalog import Catalog, Entry
 from registry.errors import ModelFileChanged, ModelNotFound
 from slots import residency as module
 from slots.residency import FOREVER, Lease, Residency
 from slots.slot import Job, Task
 from slots.step_stream import StepStream
+from testing.oracles.small_models import BY_NAME
 
 OPTIONS = ModelOptions(n_ctx=512, n_threads=1)
 GREEDY = SamplingParams(temperature=0.0)
@@ -234,6 +236,56 @@ async def test_unload_waits_for_the_user_of_the_engine(residency: Residency) -> 
         assert len(await steps(lease, job([1, 2], 3))) == 3
     await unload
     assert residency.current() is None
+
+
+async def test_an_unload_of_one_model_leaves_another_that_came_meanwhile(residency: Residency, tmp_path: Path) -> None:
+    wanted = residency.catalog.default
+    other = Catalog.of_file(BY_NAME["llama-f32"].file().write(tmp_path / "other.gguf")).default
+    async with residency.acquire(None):
+        coming = asyncio.create_task(use(residency, other))
+        await asyncio.sleep(0)
+        unload = asyncio.create_task(residency.unload(wanted))
+        await asyncio.sleep(0)
+    await asyncio.gather(coming, unload)
+    resident = residency.current()
+    assert resident is not None
+    assert resident.entry is other
+    await residency.unload(other)
+    assert residency.current() is None
+
+
+async def use(residency: Residency, entry: Entry) -> None:
+    async with residency.acquire(entry):
+        pass
+
+
+def is_mapped(path: Path) -> bool:
+    return str(path) in Path("/proc/self/maps").read_text()
+
+
+@pytest.mark.parametrize("ended_by", ["its reader", "the engine"])
+async def test_nothing_of_an_answer_that_ended_early_keeps_the_map_of_its_model(tmp_path: Path, ended_by: str) -> None:
+    path = BY_NAME["llama-f32"].file().write(tmp_path / "small.gguf")
+    residency = Residency(Catalog.of_file(path), OPTIONS)
+    await residency.start()
+    assert is_mapped(path)
+    told: list[BaseException] = []
+    gc.disable()  # what only the collector of cycles frees would stay for as long as that takes
+    try:
+        async with residency.acquire(None) as lease:
+            stream = lease.stream([job([1, 2, 3], 100)])
+            await anext(stream)
+            if ended_by == "the engine":
+                os.utime(path, (0, 0))  # its file was touched: the next token is refused
+                with pytest.raises(ModelFileLost) as caught:
+                    await read(stream)
+                told.append(caught.value)  # whoever tells of it may hold it for as long as they like
+        await residency.unload()
+        assert not is_mapped(path)
+        assert len(told) == (ended_by == "the engine")
+    finally:
+        gc.enable()
+        await residency.stop()
 
 
 async def test_a_file_that_changed_is_not_served(model_path: Path, tmp_path: Path) -> None:
