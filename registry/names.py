@@ -91,7 +91,7 @@ class ModelName:
         scheme, separator, host = rest.partition("://")
         if not separator:
             scheme, host = "", rest
-        return cls(host, namespace, model, tag or DEFAULT_TAG, scheme)
+        return cls(host or (DEFAULT_HOST if separator else ""), namespace, model, tag or DEFAULT_TAG, scheme)
 
     @property
     def shown(self) -> str:

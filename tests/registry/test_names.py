@@ -20,6 +20,7 @@ LONG = "8" * 80
         ("hf.co/owner/name-GGUF:Q4_K_M", ("hf.co", "owner", "name-GGUF", "Q4_K_M")),
         ("localhost:5000/team/mario", ("localhost:5000", "team", "mario", "latest")),
         ("http://localhost:5000/team/mario:x", ("localhost:5000", "team", "mario", "x")),
+        ("http:///team/mario", ("registry.ollama.ai", "team", "mario", "latest")),
         ("_a/_b/_c:_d", ("_a", "_b", "_c", "_d")),
         (f"{'3' * 350}/{LONG}/{LONG}:{LONG}", ("3" * 350, LONG, LONG, LONG)),
     ],
@@ -35,7 +36,7 @@ def test_a_name_is_read_with_ollamas_defaults(text: str, parts: tuple[str, ...])
     [
         *("", ":", "mm:", ":t", "/", "//", "/nn/mm", "//mm", "hh//", "a/b/c/d", "m@d", "@t", "^", "a b", "ä", "a\n"),
         *("-h/n/m:t", "h/-n/m:t", "h/n/-m:t", "h/n/m:-t", "host/name:space/model:tag", "a.b/m/x/y", "n.s/m", "../m"),
-        *(f"{LONG}8", f"m:{LONG}8", f"{LONG}8/m", f"{'3' * 351}/n/m", ".", "..", "http:///n/m", "./model.gguf"),
+        *(f"{LONG}8", f"m:{LONG}8", f"{LONG}8/m", f"{'3' * 351}/n/m", ".", "..", "://n/m", "./model.gguf"),
     ],
 )
 def test_what_is_no_name_is_refused_in_ollamas_words(text: str) -> None:
