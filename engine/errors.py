@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 _LONGEST = 1000  # characters of a text that quotes a model file
+_HEAD, _TAIL = 750, 200  # of one that is longer
 
 
 def one_line(text: str) -> str:
     """A text that quotes what a file says, whatever that is, as one printable line that is not too long."""
+    if len(text) <= 4 * _LONGEST:
+        line = _printable(text)
+        return line if len(line) <= _LONGEST else f"{line[:_HEAD]} ... {line[-_TAIL:]}"
+    # A file can say megabytes; only what is shown is worth looking at.
+    return f"{_printable(text[: 2 * _LONGEST])[:_HEAD]} ... {_printable(text[-2 * _LONGEST :])[-_TAIL:]}"
+
+
+def _printable(text: str) -> str:
     text = " ".join(line.strip() for line in text.splitlines())
-    text = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST * 3 // 4]} ... {text[-_LONGEST // 5 :]}"
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 class EngineError(Exception):

@@ -11,6 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from math import prod
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -201,11 +202,16 @@ def _fork_types(said: HeaderScan) -> Iterator[str]:
             yield f"{n_tensors} tensors have the type {kind}, {name} of PrismML's fork, which llama.cpp does not have"
 
 
+def _in_order(said: HeaderScan) -> Iterator[tuple[TensorRecord, TensorRecord | None]]:
+    """The tensors as they lie in the file, each with the one after it; of the last with None."""
+    ordered = sorted(said.records, key=lambda record: record.offset)
+    return zip_longest(ordered, ordered[1:])
+
+
 def _legacy_groups(said: HeaderScan) -> Iterator[str]:
     """Q2_0 tensors with less room than groups of 64 take: PrismML's older files have groups of 128."""
-    ordered = sorted(said.records, key=lambda record: record.offset)
     n_short = 0
-    for record, after in zip(ordered, [*ordered[1:], None], strict=True):
+    for record, after in _in_order(said):
         wanted = _nbytes(record)
         if record.type != GGMLType.Q2_0 or wanted is None:
             continue
@@ -224,8 +230,7 @@ def _legacy_groups(said: HeaderScan) -> Iterator[str]:
 
 def _overlaps(said: HeaderScan) -> Iterator[str]:
     """The first tensor that reaches into the next one, or does not begin where one may."""
-    ordered = sorted(said.records, key=lambda record: record.offset)
-    for record, after in zip(ordered, [*ordered[1:], None], strict=True):
+    for record, after in _in_order(said):
         if record.offset % said.alignment:
             yield f"the tensor {record.name!r} has the offset {record.offset}, no multiple of {said.alignment}"
             return

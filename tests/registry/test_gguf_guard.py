@@ -116,6 +116,14 @@ def test_what_is_no_gguf_file_is_refused(path: Path) -> None:
     assert judge(path).verdict == "refuse"
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_file_without_tensors_is_refused(path: Path, engine: Engine) -> None:
+    path.write_bytes(writer.gguf([writer.key("general.architecture", writer.STRING, "llama")]))
+    report = judge(path, engine=engine)
+    assert not report.native
+    assert report.native_reasons
+
+
 def test_a_file_that_cannot_be_read_has_no_verdict(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "absent", tmp_path, tmp_path / "pipe"):
