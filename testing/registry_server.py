@@ -138,164 +138,179 @@ _PLACE = re.compile(r"/upload/(\d+)")
 _LARGE = 10_000  # bytes; a blob above is weights
 
 
-def _handler(registry: RegistryServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class _Server(ThreadingHTTPServer):
+    """Listens for a registry on a free port of the loopback address.
 
-        def handle_one_request(self) -> None:
-            try:
-                super().handle_one_request()
-            except ConnectionError:  # who asked is gone
-                self.close_connection = True
+    Args:
+        registry: what its requests are answered from; is told the port.
+    """
 
-        def do_GET(self) -> None:
-            self._answer()
+    daemon_threads = True
 
-        do_HEAD = do_POST = do_PATCH = do_PUT = do_GET  # noqa: N815 - http.server calls them so
+    def __init__(self, registry: RegistryServer) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.registry = registry
+        registry.port = self.server_port
 
-        def _answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            given = self.headers.get("Authorization", "")
-            url = urlsplit(self.path)
-            registry.asked.append(
-                Asked(self.command, self.path, self.headers.get("Range", ""), given, self.headers.get("Host", ""))
+
+class _Handler(BaseHTTPRequestHandler):
+    """A request to the registry of its server."""
+
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    @property
+    def registry(self) -> RegistryServer:
+        return self.server.registry
+
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except ConnectionError:  # who asked is gone
+            self.close_connection = True
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    do_HEAD = do_POST = do_PATCH = do_PUT = do_GET  # noqa: N815 - http.server calls them so
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        given = self.headers.get("Authorization", "")
+        url = urlsplit(self.path)
+        self.registry.asked.append(
+            Asked(self.command, self.path, self.headers.get("Range", ""), given, self.headers.get("Host", ""))
+        )
+        if url.path == "/token":
+            granted = self.registry.grants and parse_qs(url.query).get("scope") == ["repository:me/tiny:pull"]
+            self._send(200 if granted else 401, json.dumps({"token": self.registry.token} if granted else {}).encode())
+        elif self.registry.token and url.path.startswith("/v2/") and given != f"Bearer {self.registry.token}":
+            challenge = (
+                f'Bearer realm="http://{self.registry.host}/token",service="tests",scope="repository:me/tiny:pull"'
             )
-            if url.path == "/token":
-                granted = registry.grants and parse_qs(url.query).get("scope") == ["repository:me/tiny:pull"]
-                self._send(200 if granted else 401, json.dumps({"token": registry.token} if granted else {}).encode())
-            elif registry.token and url.path.startswith("/v2/") and given != f"Bearer {registry.token}":
-                challenge = (
-                    f'Bearer realm="http://{registry.host}/token",service="tests",scope="repository:me/tiny:pull"'
-                )
-                self._send(401, b"{}", {"WWW-Authenticate": challenge})
-            elif found := _MANIFEST.fullmatch(url.path):
-                self._manifest(f"{found[1]}:{found[2]}", body)
-            elif found := _BLOB.fullmatch(url.path):
-                self._blob(found[1])
-            elif _UPLOADS.fullmatch(url.path) and self.command == "POST":
-                place = str(len(registry.uploads))
-                registry.uploads[place] = bytearray()
-                self._send(202, b"", {"Location": f"http://{registry.host}/upload/{place}?state=0"})
-            elif found := _PLACE.fullmatch(url.path):
-                self._upload(found[1], body, parse_qs(url.query))
-            else:
-                self._send(404, b"not here")
+            self._send(401, b"{}", {"WWW-Authenticate": challenge})
+        elif found := _MANIFEST.fullmatch(url.path):
+            self._manifest(f"{found[1]}:{found[2]}", body)
+        elif found := _BLOB.fullmatch(url.path):
+            self._blob(found[1])
+        elif _UPLOADS.fullmatch(url.path) and self.command == "POST":
+            place = str(len(self.registry.uploads))
+            self.registry.uploads[place] = bytearray()
+            self._send(202, b"", {"Location": f"http://{self.registry.host}/upload/{place}?state=0"})
+        elif found := _PLACE.fullmatch(url.path):
+            self._upload(found[1], body, parse_qs(url.query))
+        else:
+            self._send(404, b"not here")
 
-        def _manifest(self, name: str, body: bytes) -> None:
-            if self.command == "PUT":
-                wanted = [layer["digest"] for layer in [*json.loads(body)["layers"], json.loads(body)["config"]]]
-                if missing := [digest for digest in wanted if digest not in registry.blobs]:
-                    self._send(400, json.dumps({"errors": [{"code": "BLOB_UNKNOWN", "detail": missing}]}).encode())
-                    return
-                registry.manifests[name] = body
-                self._send(201, b"")
-            elif name in registry.manifests:
-                self._send(200, registry.manifests[name])
-            else:
-                self._send(404, b'{"errors":[{"code":"MANIFEST_UNKNOWN"}]}')
-
-        def _blob(self, digest: str) -> None:
-            data = registry.blobs.get(digest)
-            if data is None:
-                self._send(404, b"")
-            elif self.command == "HEAD":
-                self._send(200, data)
-            elif registry.failures:
-                self._send(registry.failures.pop(0), b"come again")
-            elif registry.elsewhere and self.headers.get("Host") == registry.host:
-                self._send(307, b"", {"Location": f"http://localhost:{registry.port}{self.path}"})
-            else:
-                self._ranged(data)
-
-        def _ranged(self, data: bytes) -> None:
-            found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-            weights = len(data) > _LARGE
-            if found is None or not registry.ranges:
-                status, headers, body = 200, {}, data
-            else:
-                first, last = int(found[1]), min(int(found[2]), len(data) - 1)
-                total = registry.total if registry.total is not None and weights else len(data)
-                headers = {"Content-Range": f"bytes {first}-{last}/{total}"}
-                status, body = 206, data[first : last + 1]
-            cut = registry.cuts.pop(0) if registry.cuts and weights else None
-            if weights and (registry.stall is not None or registry.drip):
-                self._slowly(status, body, headers)
-            else:
-                self._send(status, body, headers, cut)
-
-        def _slowly(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-            first = len(body) // 2 if registry.hold is None else registry.hold
-            self._head(status, len(body), headers)
-            step = 1024 if registry.drip else max(first, 1)
-            for start in range(0, first, step):
-                self.wfile.write(body[start : min(start + step, first)])
-                time.sleep(registry.drip)
-            self.wfile.flush()
-            registry.held += 1
-            if registry.stall is not None:
-                registry.stall.wait()
-            self.wfile.write(body[first:])
-
-        def _upload(self, place: str, body: bytes, query: Mapping[str, list[str]]) -> None:
-            if registry.upload_failures:
-                self._send(registry.upload_failures.pop(0), b"come again")
+    def _manifest(self, name: str, body: bytes) -> None:
+        if self.command == "PUT":
+            wanted = [layer["digest"] for layer in [*json.loads(body)["layers"], json.loads(body)["config"]]]
+            if missing := [digest for digest in wanted if digest not in self.registry.blobs]:
+                self._send(400, json.dumps({"errors": [{"code": "BLOB_UNKNOWN", "detail": missing}]}).encode())
                 return
-            held = registry.uploads[place]
-            elsewhere = f"http://localhost:{registry.port}/upload/{place}"
-            if self.command == "PATCH" and registry.uploads_elsewhere:
-                first = self.headers["Content-Range"].partition("-")[0]
-                headers = {"Location": f"{elsewhere}?first={first}"}
-                headers["Docker-Upload-Location"] = f"http://{registry.host}/upload/{place}?state={first}"
-                self._send(307, b"", headers)
-                return
-            if "first" in query:
-                held[int(query["first"][0]) :] = body
-                self._send(200, b"")
-                return
-            if self.command == "PATCH":
-                first = int(self.headers["Content-Range"].partition("-")[0])
-                held[first:] = body
-                location = f"http://{registry.host}/upload/{place}?state={len(held)}"
-                self._send(202, b"", {"Location": location})
-                return
-            digest = query["digest"][0]
-            if digest_of(bytes(held)) != digest:
-                self._send(400, b'{"errors":[{"code":"DIGEST_INVALID"}]}')
-                return
-            registry.blobs[digest] = bytes(held)
+            self.registry.manifests[name] = body
             self._send(201, b"")
+        elif name in self.registry.manifests:
+            self._send(200, self.registry.manifests[name])
+        else:
+            self._send(404, b'{"errors":[{"code":"MANIFEST_UNKNOWN"}]}')
 
-        def _head(self, status: int, length: int, headers: Mapping[str, str]) -> None:
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(length))
-            self.end_headers()
+    def _blob(self, digest: str) -> None:
+        data = self.registry.blobs.get(digest)
+        if data is None:
+            self._send(404, b"")
+        elif self.command == "HEAD":
+            self._send(200, data)
+        elif self.registry.failures:
+            self._send(self.registry.failures.pop(0), b"come again")
+        elif self.registry.elsewhere and self.headers.get("Host") == self.registry.host:
+            self._send(307, b"", {"Location": f"http://localhost:{self.registry.port}{self.path}"})
+        else:
+            self._ranged(data)
 
-        def _send(
-            self, status: int, body: bytes, headers: Mapping[str, str] | None = None, cut: int | None = None
-        ) -> None:
-            self._head(status, len(body), headers or {})
-            if self.command != "HEAD":
-                self.wfile.write(body if cut is None else body[:cut])
-            if cut is not None:
-                self.close_connection = True
+    def _ranged(self, data: bytes) -> None:
+        found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        weights = len(data) > _LARGE
+        if found is None or not self.registry.ranges:
+            status, headers, body = 200, {}, data
+        else:
+            first, last = int(found[1]), min(int(found[2]), len(data) - 1)
+            total = self.registry.total if self.registry.total is not None and weights else len(data)
+            headers = {"Content-Range": f"bytes {first}-{last}/{total}"}
+            status, body = 206, data[first : last + 1]
+        cut = self.registry.cuts.pop(0) if self.registry.cuts and weights else None
+        if weights and (self.registry.stall is not None or self.registry.drip):
+            self._slowly(status, body, headers)
+        else:
+            self._send(status, body, headers, cut)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
+    def _slowly(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        first = len(body) // 2 if self.registry.hold is None else self.registry.hold
+        self._head(status, len(body), headers)
+        step = 1024 if self.registry.drip else max(first, 1)
+        for start in range(0, first, step):
+            self.wfile.write(body[start : min(start + step, first)])
+            time.sleep(self.registry.drip)
+        self.wfile.flush()
+        self.registry.held += 1
+        if self.registry.stall is not None:
+            self.registry.stall.wait()
+        self.wfile.write(body[first:])
 
-    return Handler
+    def _upload(self, place: str, body: bytes, query: Mapping[str, list[str]]) -> None:
+        if self.registry.upload_failures:
+            self._send(self.registry.upload_failures.pop(0), b"come again")
+            return
+        held = self.registry.uploads[place]
+        elsewhere = f"http://localhost:{self.registry.port}/upload/{place}"
+        if self.command == "PATCH" and self.registry.uploads_elsewhere:
+            first = self.headers["Content-Range"].partition("-")[0]
+            headers = {"Location": f"{elsewhere}?first={first}"}
+            headers["Docker-Upload-Location"] = f"http://{self.registry.host}/upload/{place}?state={first}"
+            self._send(307, b"", headers)
+            return
+        if "first" in query:
+            held[int(query["first"][0]) :] = body
+            self._send(200, b"")
+            return
+        if self.command == "PATCH":
+            first = int(self.headers["Content-Range"].partition("-")[0])
+            held[first:] = body
+            location = f"http://{self.registry.host}/upload/{place}?state={len(held)}"
+            self._send(202, b"", {"Location": location})
+            return
+        digest = query["digest"][0]
+        if digest_of(bytes(held)) != digest:
+            self._send(400, b'{"errors":[{"code":"DIGEST_INVALID"}]}')
+            return
+        self.registry.blobs[digest] = bytes(held)
+        self._send(201, b"")
+
+    def _head(self, status: int, length: int, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+
+    def _send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None, cut: int | None = None) -> None:
+        self._head(status, len(body), headers or {})
+        if self.command != "HEAD":
+            self.wfile.write(body if cut is None else body[:cut])
+        if cut is not None:
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
 
 
 @contextmanager
 def serving(registry: RegistryServer | None = None) -> Iterator[RegistryServer]:
     """The registry, listening on a free port while the block runs."""
     registry = registry or RegistryServer()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(registry))
-    server.daemon_threads = True
+    server = _Server(registry)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    registry.port = server.server_address[1]
     try:
         yield registry
     finally:
