@@ -24,11 +24,6 @@ from testing.package_index import serving as index_serving
 NAME = "pypi.org/project/tiny-model"
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelFolder:
-    return ModelFolder(tmp_path / "forks")
-
-
 def model_bytes(tmp_path: Path) -> bytes:
     return MODELS[0].file().write(tmp_path / "model.gguf").read_bytes()
 
