@@ -24,6 +24,7 @@ from engine.model import ModelOptions, check_header, foreign
 from registry.errors import ModelFileError
 from registry.pins import FileIdentity
 
+_LONGEST_NAME: Final = 1000  # characters of a name that is told as it stands
 Verdict = Literal["play", "refuse", "need_more"]
 Engine = Literal["mainline", "prism"]
 
@@ -84,7 +85,9 @@ class Report:
 
     def _text(self, key: str) -> str | None:
         value = self.values.get(key)
-        return one_line(value) if isinstance(value, str) else None
+        if not isinstance(value, str):
+            return None
+        return value if len(value) <= _LONGEST_NAME else one_line(value)
 
     def as_json(self) -> dict[str, Any]:
         """The report under the names that clients of `bankml guard --json` read; `native` and `bytes` are ours."""
