@@ -116,7 +116,7 @@ async def push(
             blob = content.blob
             upload = _Upload(registry, content, patience)
             task = asyncio.create_task(upload.run())
-            counted = ticks(lambda upload=upload: upload.completed, task)  # type: ignore[misc]  # mypy: no default
+            counted = ticks(partial(getattr, upload, "completed"), task)
             try:
                 async with aclosing(counted):
                     async for completed in counted:

