@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,16 @@ from testing.registry_server import RegistryServer
 WHOLE = Patience(stall=5.0, attempts=4, backoff=0.001)
 IN_PARTS = Patience(stall=5.0, attempts=4, backoff=0.001, smallest_part=50_000)
 NAME = "me/tiny:latest"
+
+
+def is_locked(path: Path) -> bool:
+    """Whether somebody writes the file."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 async def pulled(puller: Puller, registry: RegistryServer, model: str = NAME) -> list[Progress]:

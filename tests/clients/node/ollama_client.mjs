@@ -4,22 +4,12 @@
 
 import { Ollama } from "ollama";
 
+import { tools, weatherIn } from "./weather.mjs";
+
 const [client, calling, embedding] = process.argv.slice(2).map((host) => new Ollama({ host }));
 const model = "smollm2";
 const options = { temperature: 0, num_predict: 8 };
 const ask = { model, messages: [{ role: "user", content: "Say hi." }], options };
-const tools = [
-  {
-    type: "function",
-    function: {
-      name: "get_weather",
-      description: "The weather of a city",
-      parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
-    },
-  },
-];
-
-const weatherIn = (city) => ({ role: "user", content: `What is the weather in ${city}?` });
 const told = (city) => [
   weatherIn(city),
   { role: "assistant", content: "", tool_calls: [{ function: { name: "get_weather", arguments: { city } } }] },

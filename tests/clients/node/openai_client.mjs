@@ -4,22 +4,12 @@
 
 import OpenAI from "openai";
 
+import { tools, weatherIn } from "./weather.mjs";
+
 const [client, calling, embedding] = process.argv
   .slice(2)
   .map((url) => new OpenAI({ baseURL: `${url}/v1`, apiKey: "none", maxRetries: 0 }));
 const ask = { model: "any", messages: [{ role: "user", content: "Say hi." }], max_tokens: 5, temperature: 0 };
-const tools = [
-  {
-    type: "function",
-    function: {
-      name: "get_weather",
-      description: "The weather of a city",
-      parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] },
-    },
-  },
-];
-
-const weatherIn = (city) => ({ role: "user", content: `What is the weather in ${city}?` });
 const told = (city, id) => [
   weatherIn(city),
   {

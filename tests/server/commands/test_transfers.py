@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import signal
@@ -16,6 +15,7 @@ import pytest
 
 from registry.folder import ModelFolder
 from registry.names import ModelName
+from testing.pulls import is_locked
 from testing.registry_server import RegistryServer, serving
 from testing.server_process import BankmlServer
 from testing.terminal import COMMAND, PATIENCE, Terminal
@@ -147,7 +147,7 @@ def test_ctrl_c_in_mid_pull_keeps_what_came_and_the_next_pull_goes_on(
     rest = process.communicate(timeout=PATIENCE)[1]
     assert (process.returncode, rest) == (130, "\n")
     part = folder.partial / f"sha256-{digest[7:]}"
-    while not is_free(part):
+    while is_locked(part):
         assert time.monotonic() < deadline, "the pull goes on"
         time.sleep(0.01)
     assert names(folder) == []
@@ -159,16 +159,6 @@ def test_ctrl_c_in_mid_pull_keeps_what_came_and_the_next_pull_goes_on(
     assert int(second.removeprefix("bytes=").partition("-")[0]) > 0
     assert folder.blob_path(digest).read_bytes() == weights
     assert not part.exists()
-
-
-def is_free(part: Path) -> bool:
-    """Whether nobody writes a file under way."""
-    with part.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
 
 
 def test_a_terminal_shows_bars_and_is_left_clean(

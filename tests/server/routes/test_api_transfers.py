@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -21,6 +20,7 @@ import pytest
 from registry.folder import ModelFolder
 from registry.names import ModelName
 from registry.transfer.partial import arrived
+from testing.pulls import is_locked
 from testing.registry_server import RegistryServer, serving
 from testing.server_process import BankmlServer, bankml_command, wait_until
 
@@ -32,16 +32,6 @@ def lines_of(server: BankmlServer, path: str, **body: Any) -> list[dict[str, Any
     answer = server.client.post(path, json=body)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/x-ndjson")
     return [json.loads(line) for line in answer.text.splitlines()]
-
-
-def is_locked(path: Path) -> bool:
-    """Whether somebody writes the file."""
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
 
 
 def test_a_pulled_model_is_listed_and_answers_and_says_each_step_as_ollama_does(
