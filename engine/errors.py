@@ -15,6 +15,11 @@ def one_line(text: str) -> str:
     return f"{_printable(text[: 2 * _LONGEST])[:_HEAD]} ... {_printable(text[-2 * _LONGEST :])[-_TAIL:]}"
 
 
+def shown(value: object) -> str:
+    """A value of a header as a refusal quotes it: of an array only that it is one, for it may be long."""
+    return repr(value) if value is None or isinstance(value, str | int | float) else "an array"
+
+
 def _printable(text: str) -> str:
     text = " ".join(line.strip() for line in text.splitlines())
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

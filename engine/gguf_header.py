@@ -8,7 +8,6 @@ before any of its long arrays is decoded: `HeaderReader` walks it; its `header` 
 from __future__ import annotations
 
 import struct
-from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
@@ -19,6 +18,7 @@ import numpy.typing as npt
 
 from engine.errors import InvalidModelFile, TruncatedModelFile
 from engine.ggml_types import GGMLType
+from engine.kernels import decoded_strings, skip_strings
 
 MAGIC: Final = b"GGUF"
 VERSION: Final = 3
@@ -33,8 +33,6 @@ _MAX_HEADER: Final = 1 << 26  # bytes
 _MAX_KEYS: Final = 1 << 12
 _MAX_TENSORS: Final = 1 << 13
 _MAX_STRINGS: Final = 1 << 20  # in all arrays together
-_MAX_WALKED: Final = 1 << 18  # of them, in arrays that must be walked string by string
-_STRING_WINDOW: Final = 24  # bytes a string of a vocabulary takes at most on average, its length included
 
 _STRING: Final = 8
 _ARRAY: Final = 9
@@ -268,54 +266,28 @@ class HeaderReader:
         return decode
 
     def _strings(self, count: int, what: str) -> Callable[[], list[str]]:
-        """Moves past an array of strings without Python work per character, and little per string."""
+        """Moves past an array of strings; nothing in Python is done for each."""
         self._n_strings += count
         if self._n_strings > _MAX_STRINGS:
             raise InvalidModelFile(f"{what} claims {count} strings; more than {_MAX_STRINGS} in all are not allowed")
         start = self._at
         self._take(8 * count, what)  # so many at the least
-        self._at = start
-        if count == 0:
-            return list
-        heads = self._guess_heads(count)
-        guessed = heads is not None
-        if heads is None:
-            heads = self._walk_heads(count, what)
-        data, end = self._data, self._at
-        return lambda: _decoded_strings(data[start:end].copy(), heads, guessed, what)
+        n_whole, n_bytes = skip_strings(self._data[start:_MAX_HEADER], count)
+        self._at = start + n_bytes
+        if n_whole < count:
+            self._take(self._u64(what), what)
+        strings = self._data[start : self._at]
 
-    def _guess_heads(self, count: int) -> npt.NDArray[np.int64] | None:
-        """Where the length words of an array of short strings stand, from here; None if the array is of another kind.
+        def decode() -> list[str]:
+            try:
+                texts = decoded_strings(strings)
+            except UnicodeDecodeError:
+                raise InvalidModelFile(f"{what} is not UTF-8") from None
+            if len(texts) != count:
+                raise InvalidModelFile(f"{what} has changed")
+            return texts
 
-        A length below 256 is one byte and seven zeros, and text has no zeros: so it is each byte before a gap of seven
-        zeros. The guess is checked against the lengths it found, so it is right or None.
-        """
-        window = self._data[self._at : self._at + count * _STRING_WINDOW + 4096]
-        heads = _small_words(window)[:count]
-        if heads.size < count or heads[0] != 0:
-            return None
-        ends = heads + 8 + window[heads]
-        if ends[-1] > window.size or not np.array_equal(heads[1:], ends[:-1]):
-            return None
-        self._take(int(ends[-1]), "an array of strings")
-        return heads
-
-    def _walk_heads(self, count: int, what: str) -> npt.NDArray[np.int64]:
-        """As `_guess_heads`, string by string, for any array."""
-        if count > _MAX_WALKED:
-            raise InvalidModelFile(f"{what} has {count} strings of uncommon lengths, more than {_MAX_WALKED}")
-        start = at = self._at
-        heads = array("q")
-        append, unpack, view, last = heads.append, _U64, self._view, min(self.size, _MAX_HEADER) - 8
-        for _ in range(count):
-            if at > last:
-                break
-            append(at)
-            at += 8 + unpack(view, at)[0]
-        self._take(at - start, what)
-        if len(heads) < count:
-            self._take(8, what)
-        return np.frombuffer(heads, dtype=np.int64) - start
+        return decode
 
     def _read_alignment(self) -> int:
         alignment = self.values.get("general.alignment", DEFAULT_ALIGNMENT)
@@ -400,40 +372,6 @@ def _extent(record: TensorRecord) -> tuple[GGMLType, int]:
             f"{kind.block_size}"
         )
     return kind, n_elements // kind.block_size * kind.block_bytes
-
-
-def _small_words(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """Where a number from 1 to 255 stands in 8 bytes, at any place."""
-    n_words = max(data.size // 8 - 1, 0)
-    small = np.empty((n_words, 8), dtype=np.bool_)
-    for place in range(8):
-        words = data[place : place + 8 * n_words].view("<u8")
-        np.less(words - np.uint64(1), 255, out=small[:, place])  # 0 becomes the largest
-    return np.flatnonzero(small)
-
-
-def _decoded_strings(
-    region: npt.NDArray[np.uint8], heads: npt.NDArray[np.int64], guessed: bool, what: str
-) -> list[str]:
-    """The strings of an array, from its bytes (which are changed) and where their length words stand.
-
-    With each length word cut down to one NUL the array is a text that decodes and splits in one call.
-    """
-    count = heads.size
-    if not guessed:
-        region[heads[:, None] + np.arange(1, 8)] = 0
-        region[heads] = 1
-    text = region[region != 0]
-    try:
-        if text.size + 7 * count == region.size:
-            text[heads - 7 * np.arange(count)] = 0
-            strings: list[str] = text.tobytes().decode().split("\0")
-            return strings[1:]
-        # A string holds a NUL itself.
-        ends = [*heads[1:], region.size]
-        return [region[head + 8 : end].tobytes().decode() for head, end in zip(heads, ends, strict=True)]
-    except UnicodeDecodeError:
-        raise InvalidModelFile(f"{what} is not UTF-8") from None
 
 
 def _pad(value: int, alignment: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.errors import InvalidModelFile, UnplayableModel
+from engine.errors import InvalidModelFile, UnplayableModel, shown
 from engine.pooling import Pooling
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -91,13 +91,13 @@ class Header:
         value = self._get(name)
         value = default if value is None else value
         if value is not None and (type(value) is not type(wanted) or value != wanted):
-            raise UnplayableModel(f"{self._architecture}.{name} is {value}, not {wanted}: {why}")
+            raise UnplayableModel(f"{self._architecture}.{name} is {shown(value)}, not {wanted}: {why}")
 
     def rope_scaling(self) -> RopeScaling:
         """How rotary angles are stretched, by the defaults of llama-model.cpp and llama-context.cpp."""
         kind = self._get("rope.scaling.type")
         if kind is not None and not (isinstance(kind, str) and kind in ("none", "linear", "yarn")):
-            raise UnplayableModel(f"{self._architecture}.rope.scaling.type is {kind!r}, which is not played")
+            raise UnplayableModel(f"{self._architecture}.rope.scaling.type is {shown(kind)}, which is not played")
         n_ctx_train = self.integer("context_length")
         stated = self._get("rope.scaling.original_context_length")
         unstated = isinstance(stated, int) and stated == 0

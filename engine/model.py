@@ -19,7 +19,7 @@ import numpy.typing as npt
 from engine.architectures import llama, qwen2, qwen3
 from engine.architectures.transformer import Output, TransformerConfig
 from engine.chat_template import ChatTemplate
-from engine.errors import EngineError, InvalidModelFile, InvalidRequest, UnplayableModel
+from engine.errors import EngineError, InvalidModelFile, InvalidRequest, UnplayableModel, shown
 from engine.ggml_types import GGMLType
 from engine.gguf import GGUFFile, GGUFHeader
 from engine.graph import Forward, build, multiplied, plan
@@ -121,10 +121,11 @@ def check_header(header: GGUFHeader, options: ModelOptions) -> CheckedHeader:
     """Whether a file is played, from its header alone: its keys, its vocabulary and every tensor's type and shape.
 
     Everything that can be found wrong is found, not only the first, but for two kinds of things: of a vocabulary the
-    first, and a chat template that is none only where nothing else is wrong, for compiling it takes long. The
-    tokenizer is not built. That the file is as long as its header says is not asked here (`GGUFHeader.check_whole`).
+    first, and a chat template that is none only where nothing else is wrong and the file is whole, for compiling it
+    takes long. The tokenizer is not built.
 
     Raises:
+        TruncatedModelFile: the file is shorter than its header says.
         InvalidModelFile: the one thing wrong is that the header contradicts itself.
         UnplayableModel: it is not played; `reasons` has all that was found.
     """
@@ -150,6 +151,7 @@ def check_header(header: GGUFHeader, options: ModelOptions) -> CheckedHeader:
     problems.raise_all()
     assert architecture is not None
     assert config is not None
+    header.check_whole()
     ChatTemplate.check(header.metadata, options.chat_template)
     return CheckedHeader(architecture, config, header.metadata, options.chat_template)
 
@@ -337,7 +339,7 @@ def _architecture(metadata: Mapping[str, Any]) -> Architecture:
     name = metadata.get("general.architecture")
     found = _ARCHITECTURES.get(name) if isinstance(name, str) else None
     if found is None:
-        raise UnplayableModel(f"general.architecture is {name!r}, which is not played")
+        raise UnplayableModel(f"general.architecture is {shown(name)}, which is not played")
     return found
 
 

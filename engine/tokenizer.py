@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from engine.errors import InvalidModelFile, InvalidRequest, UnplayableModel
+from engine.errors import InvalidModelFile, InvalidRequest, UnplayableModel, shown
 from engine.kernels._kernels import Bpe, Spm, Vocabulary
 from engine.pretokenizers import PRE_TOKENIZERS
 from engine.special_tokens import Roles, check_roles, kept_texts, numbers
@@ -202,7 +202,7 @@ def _planned(metadata: Mapping[str, Any]) -> _Plan:
     prepare = _MODELS.get(model) if isinstance(model, str) else None
     if prepare is None:
         raise UnplayableModel(
-            f"tokenizer.ggml.model is {model!r}; played are 'gpt2' (byte-level BPE) and 'llama' (SentencePiece)"
+            f"tokenizer.ggml.model is {shown(model)}; played are 'gpt2' (byte-level BPE) and 'llama' (SentencePiece)"
         )
     tokens = _texts(metadata, "tokens")
     _check_unique(tokens)
@@ -236,7 +236,7 @@ def _byte_level_bpe(metadata: Mapping[str, Any], tokens: list[str]) -> tuple[_Bu
     name = metadata.get("tokenizer.ggml.pre", "")
     pre = PRE_TOKENIZERS.get(name or "default") if isinstance(name, str) else None
     if pre is None:
-        raise UnplayableModel(f"tokenizer.ggml.pre is {name!r}, a pre-tokenizer that is not played")
+        raise UnplayableModel(f"tokenizer.ggml.pre is {shown(name)}, a pre-tokenizer that is not played")
     build = partial(Bpe, tokens, _texts(metadata, "merges"), list(pre.splitters), pre.ignore_merges)
     ids = {"bos": 11, "eos": 11} if pre.default_bos else {"eos": 11}
     return build, _Rules(pre.add_bos, pre.add_sep, add_space_prefix=False, clean_spaces=pre.clean_spaces, ids=ids)

@@ -37,7 +37,8 @@ class Report:
     """What a header says, and the verdict on it.
 
     Args:
-        verdict: `refuse` beats `need_more`: what is not played is not played when it is whole either.
+        verdict: `refuse` beats `need_more`: what is not played is not played when it is whole either. Only the chat
+            template is looked at when the file is whole.
         reasons: why it is not `play`; each names a tensor or key.
         size: bytes of the file.
         bytes_needed: bytes the file must have at the least; None when they are all there, or not known.
@@ -115,9 +116,7 @@ def check(path: Path, options: ModelOptions) -> None:
     Raises:
         EngineError: what loading raises.
     """
-    header = read_header(path)
-    check_header(header, options)
-    header.check_whole()
+    check_header(read_header(path), options)
 
 
 def judge(path: Path, options: ModelOptions | None = None, engine: Engine = "mainline") -> Report:
@@ -154,7 +153,6 @@ def _native(path: Path, said: HeaderScan, options: ModelOptions) -> Report:
     try:
         header = said.header()
         check_header(header, options)
-        header.check_whole()
     except TruncatedModelFile as error:
         return report("need_more", (_unnamed(path, error),), header)
     except UnplayableModel as error:

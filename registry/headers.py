@@ -106,7 +106,6 @@ def _read(path: Path, identity: FileIdentity, options: ModelOptions, arrays: boo
     header = Header(metadata, sum(prod(shape) for _, _, shape in tensors), tensors)
     try:
         checked = check_header(read, options)
-        read.check_whole()
     except UnplayableModel as error:
         return replace(header, reason="; ".join(error.reasons))
     except EngineError as error:

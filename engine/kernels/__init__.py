@@ -6,12 +6,14 @@ from engine.kernels._kernels import (
     Graph,
     Matrix,
     Rope,
+    decoded_strings,
     descending,
     isa,
     mean_rows,
     multiply,
     pack,
     quantize,
+    skip_strings,
     soft_max,
 )
 
@@ -21,11 +23,13 @@ __all__ = [
     "Graph",
     "Matrix",
     "Rope",
+    "decoded_strings",
     "descending",
     "isa",
     "mean_rows",
     "multiply",
     "pack",
     "quantize",
+    "skip_strings",
     "soft_max",
 ]

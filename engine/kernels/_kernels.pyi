@@ -173,6 +173,14 @@ class FileMap:
     def release(self) -> None:
         """Gives the pages back to the system; they are read again when they are used again."""
 
+# --- string_array.h: the strings of a model file ----------------------------------------------------------------
+
+def skip_strings(bytes: NDArray[np.uint8], count: int) -> tuple[int, int]:
+    """How many of an array's strings are whole, `count` at most, and where the next one begins, from the front."""
+
+def decoded_strings(bytes: NDArray[np.uint8]) -> list[str]:
+    """The strings of an array, as far as they are whole. UnicodeDecodeError: one is not UTF-8."""
+
 # --- graph.h: the forward pass ----------------------------------------------------------------------------------
 
 class Arena:

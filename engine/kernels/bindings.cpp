@@ -1,4 +1,5 @@
-// Where the compiled kernels meet Python, tokenizers in bindings_tokenizers.cpp. Each section binds one header; no work
+// Where the compiled kernels meet Python, tokenizers in bindings_tokenizers.cpp, files in
+// bindings_files.cpp. Each section binds one header; no work
 // is done here.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -10,19 +11,16 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
-#include "file_map.h"
 #include "graph.h"
 #include "packing.h"
 #include "sampler.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 namespace nb = nanobind;
@@ -141,36 +139,6 @@ void bind_sampler(nb::module_ & m) {
             return std::tuple(found.p, found.logprob, found.best);
         },
         nb::arg("logits"), nb::arg("n_best"), nb::arg("token"));
-}
-
-}  // namespace
-
-// --- file_map.h: a model file in memory --------------------------------------------------------------------------
-
-namespace {
-
-void bind_file_map(nb::module_ & m) {
-    using bankml::FileMap;
-    nb::class_<FileMap>(m, "FileMap")
-        .def(
-            "__init__",
-            [](FileMap * self, int descriptor) {
-                try {
-                    new (self) FileMap(descriptor);
-                } catch (const std::system_error & error) {
-                    errno = error.code().value();
-                    PyErr_SetFromErrno(PyExc_OSError);
-                    throw nb::python_error();
-                }
-            },
-            nb::arg("descriptor"))
-        .def_prop_ro("bytes",
-                     [](const nb::typed<nb::object, FileMap> & self) {
-                         const FileMap & map = nb::cast<const FileMap &>(self);
-                         return nb::ndarray<nb::numpy, const uint8_t, nb::ndim<1>>(map.data(), {map.size()}, self);
-                     })
-        .def_prop_ro("intact", &FileMap::intact)
-        .def("release", &FileMap::release);
 }
 
 }  // namespace
@@ -487,8 +455,8 @@ NB_MODULE(_kernels, m) {
     nb::set_leak_warnings(false);  // what an interpreter that ends does not free is no news to a user
     bankml::bind_grammars(m);
     bankml::bind_tokenizers(m);
+    bankml::bind_files(m);
     bind_sampler(m);
-    bind_file_map(m);
     bind_matrix(m);
     bind_graph(m);
     bind_operations(m);

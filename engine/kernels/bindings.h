@@ -5,6 +5,7 @@
 
 namespace bankml {
 
+void bind_files(nanobind::module_ & m);
 void bind_grammars(nanobind::module_ & m);
 void bind_tokenizers(nanobind::module_ & m);
 

@@ -109,6 +109,20 @@ def test_the_beginning_of_a_file_that_will_not_be_played_is_refused(tiny: ModelF
     assert report.reasons == ("general.architecture is 'gemma3', which is not played",)
 
 
+def test_a_chat_template_is_judged_when_the_file_is_whole(tiny: ModelFile, path: Path) -> None:
+    tiny.metadata["tokenizer.chat_template"] = "{% if %}"
+    whole = tiny.write(path).read_bytes()
+    assert judge(path).verdict == "refuse"
+    path.write_bytes(whole[:-1])
+    assert judge(path).verdict == "need_more"
+
+
+@pytest.mark.parametrize("key", ["general.architecture", "tokenizer.ggml.model", "tokenizer.ggml.pre"])
+def test_a_refusal_does_not_list_an_array(tiny: ModelFile, path: Path, key: str) -> None:
+    tiny.metadata[key] = ["long"] * 1000
+    assert any(reason.startswith(f"{key} is an array") for reason in judge(tiny.write(path)).reasons)
+
+
 def test_what_is_no_gguf_file_is_refused(path: Path) -> None:
     path.write_bytes(b"PK\x03\x04" + bytes(100))
     assert judge(path).reasons == ("not a GGUF file (it starts with b'PK\\x03\\x04')",)
