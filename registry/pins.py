@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import stat as stat_module
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 from registry.errors import ModelFileChanged, ModelFileError
@@ -97,7 +100,7 @@ class FileIdentity:
 
 
 # Bytes hashed at a time. Large: between two of them the hash waits for the GIL, while another thread imports or loads.
-_CHUNK = 8 << 20
+_CHUNK = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,7 @@ class Digest:
 
 
 def sha256_file(path: Path, on_read: Callable[[int], None] | None = None) -> Digest:
-    """The sha256 of a whole file, read once; the GIL is free while it is hashed.
+    """The sha256 of a whole file, read once; the next bytes are read while some are hashed, both without the GIL.
 
     Args:
         path: the file.
@@ -119,22 +122,32 @@ def sha256_file(path: Path, on_read: Callable[[int], None] | None = None) -> Dig
         ModelFileError: it cannot be read.
         ModelFileChanged: it changed while it was read.
     """
-    buffer = bytearray(_CHUNK)
-    view = memoryview(buffer)
     try:
         # Not blocking: opening a pipe would wait for whoever writes to it, and only then be refused.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:
             before = FileIdentity.of_stat(path, os.fstat(file.fileno()))
             sha256 = hashlib.sha256()
             n_done = 0
-            while n_read := file.readinto(buffer):
-                sha256.update(view[:n_read])
-                n_done += n_read
-                if on_read is not None:
-                    on_read(n_done)
+            with closing(_chunks(file)) as chunks:
+                for chunk in chunks:
+                    sha256.update(chunk)
+                    n_done += len(chunk)
+                    if on_read is not None:
+                        on_read(n_done)
             after = FileIdentity.of_stat(path, os.fstat(file.fileno()))
     except OSError as error:
         raise ModelFileError(path, error.strerror or str(error)) from error
     if before != after:
         raise ModelFileChanged(path)
     return Digest(sha256.hexdigest(), after)
+
+
+def _chunks(file: FileIO) -> Generator[memoryview, None, None]:
+    """A file front to back, one chunk read ahead; a chunk is good until the next is asked for."""
+    ahead, here = memoryview(bytearray(_CHUNK)), memoryview(bytearray(_CHUNK))
+    with ThreadPoolExecutor(1, "read-ahead") as reader:
+        reading = reader.submit(file.readinto, ahead)
+        while n_read := reading.result():
+            ahead, here = here, ahead
+            reading = reader.submit(file.readinto, ahead)
+            yield here[:n_read]
