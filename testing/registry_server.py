@@ -5,6 +5,7 @@ It speaks Docker's distribution protocol as Ollama uses it: manifests, blobs by 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -16,6 +17,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 _KIND: Final = "application/vnd.ollama.image."
 CONFIG: Final = "application/vnd.docker.container.image.v1+json"
@@ -62,6 +67,10 @@ class RegistryServer:
         elsewhere: whether blobs are redirected to another host (this one under another name).
         token: what a request must carry; "" for none.
         grants: whether the token is given to whoever asks.
+        user: the public key, as `ssh-keygen` writes it, of who alone is given the token; "" for everyone.
+        realm: where the token is given, "" for here.
+        given: the token that is given, "" for the right one.
+        tokens_elsewhere: whether who asks for one is redirected to another host.
         asked: every request.
         uploads: what was sent to each place for uploads.
         uploads_elsewhere: whether the pieces sent are redirected to another host.
@@ -81,6 +90,10 @@ class RegistryServer:
     elsewhere: bool = False
     token: str = ""
     grants: bool = True
+    user: str = ""
+    realm: str = ""
+    given: str = ""
+    tokens_elsewhere: bool = False
     asked: list[Asked] = field(default_factory=list)
     uploads: dict[str, bytearray] = field(default_factory=dict)
     uploads_elsewhere: bool = False
@@ -182,11 +195,11 @@ class _Handler(BaseHTTPRequestHandler):
             Asked(self.command, self.path, self.headers.get("Range", ""), given, self.headers.get("Host", ""))
         )
         if url.path == "/token":
-            granted = self.registry.grants and parse_qs(url.query).get("scope") == ["repository:me/tiny:pull"]
-            self._send(200 if granted else 401, json.dumps({"token": self.registry.token} if granted else {}).encode())
+            self._token(parse_qs(url.query), given)
         elif self.registry.token and url.path.startswith("/v2/") and given != f"Bearer {self.registry.token}":
+            realm = self.registry.realm or f"http://{self.registry.host}/token"
             challenge = (
-                f'Bearer realm="http://{self.registry.host}/token",service="tests",scope="repository:me/tiny:pull"'
+                f'Bearer realm="{realm}",service="tests",scope="repository:me/tiny:pull repository:me/tiny:push"'
             )
             self._send(401, b"{}", {"WWW-Authenticate": challenge})
         elif found := _MANIFEST.fullmatch(url.path):
@@ -201,6 +214,35 @@ class _Handler(BaseHTTPRequestHandler):
             self._upload(found[1], body, parse_qs(url.query))
         else:
             self._send(404, b"not here")
+
+    def _token(self, query: Mapping[str, list[str]], given: str) -> None:
+        asked = query.get("scope") == ["repository:me/tiny:pull", "repository:me/tiny:push"]
+        if self.registry.tokens_elsewhere and self.headers.get("Host") == self.registry.host:
+            self._send(307, b"", {"Location": f"http://localhost:{self.registry.port}{self.path}"})
+        elif not (asked and query.get("service") == ["tests"] and self.registry.grants):
+            self._send(401, b"")
+        elif self.registry.user and not self._is_signed(given):
+            self._send(401, b'{"details":"invalid signature"}')
+        else:
+            self._send(200, json.dumps({"token": self.registry.given or self.registry.token}).encode())
+
+    def _is_signed(self, given: str) -> bool:
+        """Whether the request is one that the user's key signed for this very address, and nobody saw before."""
+        public, _, signature = given.partition(":")
+        if public != self.registry.user.split()[1]:
+            return False
+        url = f"http://{self.headers['Host']}{self.path}"
+        of_nothing = base64.b64encode(hashlib.sha256(b"").hexdigest().encode()).decode()
+        key = load_ssh_public_key(self.registry.user.encode())
+        assert isinstance(key, Ed25519PublicKey)
+        try:
+            key.verify(base64.b64decode(signature, validate=True), f"GET,{url},{of_nothing}".encode())
+        except InvalidSignature:
+            return False
+        query = parse_qs(urlsplit(self.path).query)
+        fresh = abs(time.time() - int(query["ts"][0])) < 300
+        fresh = fresh and len(base64.urlsafe_b64decode(f"{query['nonce'][0]}==")) == 16
+        return fresh and sum(each.path == self.path for each in self.registry.asked) == 1
 
     def _manifest(self, name: str, body: bytes) -> None:
         if self.command == "PUT":

@@ -2,7 +2,8 @@
 
 Hugging Face answers the same requests at `hf.co` (`hf.co/owner/name:QUANT`), with a manifest it makes for a GGUF file
 of the repository, so that it needs nothing of its own. Where a registry asks for a token, one is asked for at the place
-it names, without signing in: bankml has no key to sign with. What only people who signed in may do is refused.
+it names, which must be the registry's own host, in a request that is signed with the user's key (Ollama's
+`server/auth.go`). Without a key it is asked for without a signature: some give everyone one.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import re
+import secrets
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
 
 import httpx
 import orjson
@@ -23,14 +27,15 @@ import orjson
 from registry.names import ModelName
 from registry.transfer.errors import NotThere, Refused, TransferError, Unauthorized
 from registry.transfer.fetch import RETRY_STATUS, Patience, reason
+from registry.transfer.key import NoKey, signature
 from registry.transfer.manifest import MAX_MANIFEST, MEDIA_TYPE, Blob
 
-_ALIASES: Final = {"hf.co": "huggingface.co"}
-"""Hosts that stand for another one: the place they name for tokens is that one's."""
 _LONGEST_REFUSAL: Final = 4096  # bytes of an error's body that are shown
 _LONGEST_GRANT: Final = 1 << 20  # bytes of an answer with a token
 _LONGEST_TOKEN: Final = 1 << 14  # bytes: it goes into a header
 _CHALLENGE: Final = re.compile(r'(\w+)="([^"]*)"')
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+"""What OpenSSL calls an answer in plain text; versions from 3.2 on may say the second."""
 _LOOPBACK: Final = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
 """No proxy for this machine, as Go's client has it."""
 
@@ -136,48 +141,75 @@ class Registry:
             Unauthorized: the registry wants to know who asks.
             httpx.HTTPError: there is no answer.
         """
+        own = self._is_own(httpx.URL(url))
         for _ in range(2):
             given = dict(headers or {})
-            if self._token and httpx.URL(url).netloc.decode() == self.host:  # a token is for nobody else
+            if self._token and own:  # a token is for nobody else
                 given["Authorization"] = f"Bearer {self._token}"
             async with self._client.stream(
                 method, url, headers=given, content=content() or None, follow_redirects=redirects
             ) as response:
-                if response.status_code != 401:
+                if response.status_code != 401 or not own:
                     yield response
                     return
                 challenge = response.headers.get("www-authenticate", "")
-                at = response.url
-            await self._authorize(challenge, at)
+            await self._authorize(challenge)
         raise Unauthorized("unauthorized: access denied")
 
-    async def _authorize(self, challenge: str, at: httpx.URL) -> None:
-        """Gets the token that a 401 asks for.
+    def _is_own(self, url: httpx.URL) -> bool:
+        """Whether an address is the registry's: its host and port, and no less safe than the registry is."""
+        own = httpx.URL(self.base)
+        return url.netloc == own.netloc and url.scheme in ("https", own.scheme)
+
+    async def _authorize(self, challenge: str) -> None:
+        """Gets the token that a 401 asks for, with a request that the user's key signs.
 
         Raises:
-            Unauthorized: there is none without signing in, or the place to ask is another host.
+            Unauthorized: there is none for this key, or the place to ask is another host.
+            TransferError: there is no key and none without one, or no answer.
         """
-        found = dict(_CHALLENGE.findall(challenge))
+        url = self._token_url(dict(_CHALLENGE.findall(challenge)))
+        missing: NoKey | None = None
+        headers = {}
         try:
-            realm = httpx.URL(found.get("realm", ""))
+            headers["Authorization"] = await asyncio.to_thread(signature, "GET", str(url))
+        except NoKey as error:
+            missing = error
+        try:
+            async with self._client.stream("GET", url, headers=headers) as response:  # a redirect elsewhere drops it
+                grant = await _first_bytes(response, _LONGEST_GRANT)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise TransferError(told("GET", str(url), error)) from error
+        token = _token(grant) if response.status_code < 400 else ""
+        if not token and missing is not None:
+            raise missing.for_registry(self.host)
+        if response.status_code >= 400:
+            text = grant[:_LONGEST_REFUSAL].decode("utf-8", "replace")
+            raise Unauthorized(f"{response.status_code}: {text}" if text else str(response.status_code))
+        if not token:
+            raise Unauthorized("unauthorized: access denied")
+        self._token = token
+
+    def _token_url(self, challenge: Mapping[str, str]) -> httpx.URL:
+        """Where a token is asked for: the place that a challenge names, with a query as Go's client would write it.
+
+        Raises:
+            Unauthorized: it is not the registry's.
+        """
+        try:
+            realm = httpx.URL(challenge.get("realm", ""))
         except httpx.InvalidURL:
             realm = httpx.URL("")
-        host = realm.netloc.decode()
-        if _ALIASES.get(host, host) != _ALIASES.get(self.host, self.host) or realm.scheme not in ("https", at.scheme):
+        if not self._is_own(realm):
+            host = realm.netloc.decode()
             raise Unauthorized(f'realm host "{host}" does not match original host "{self.host}"')
-        query = [("service", found.get("service", ""))]
-        query += [("scope", scope) for scope in found.get("scope", "").split(" ")]
-        try:
-            async with self._client.stream("GET", realm.copy_merge_params(httpx.QueryParams(query))) as response:
-                token = _token(await _first_bytes(response, _LONGEST_GRANT)) if response.status_code < 400 else ""
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise TransferError(told("GET", str(realm), error)) from error
-        if not token:
-            raise Unauthorized(
-                f"unauthorized: {self.host} wants a signed-in user's key, and bankml has none "
-                f"({response.status_code} {response.reason_phrase})"
-            )
-        self._token = token
+        query = parse_qsl(realm.query.decode(), keep_blank_values=True)
+        query.append(("service", challenge.get("service", "")))
+        query += [("scope", scope) for scope in challenge.get("scope", "").split(" ")]
+        query += [("ts", str(int(time.time()))), ("nonce", secrets.token_urlsafe(16))]
+        query.sort(key=lambda pair: pair[0])  # by name alone: values keep their order
+        written = urlencode(query).encode()
+        return realm.copy_with(username=None, password=None, fragment=None, query=written)
 
 
 def _check_host(url: str, host: str) -> None:
@@ -260,22 +292,35 @@ def told(method: str, url: str, error: Exception) -> str:
     """Why a request got no answer, in the words of Go's client, which Ollama's people know."""
     try:
         parts = httpx.URL(url)
-    except httpx.InvalidURL:
+        if isinstance(error, httpx.UnsupportedProtocol):
+            parts = error.request.url  # where a redirect led
+            url = str(parts)
+    except (httpx.InvalidURL, RuntimeError):
         parts = httpx.URL()
-    host = parts.raw_host.decode()  # as it was written: not every one that begins as an international one is one
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    cause: BaseException | None = error
+    text = " ".join(_reason(error, parts).split())
+    return f'{method.capitalize()} "{url}": {text}'
+
+
+def _reason(error: Exception, url: httpx.URL) -> str:
+    """What went wrong with a connection, as Go says it where that is known."""
+    if isinstance(error, httpx.UnsupportedProtocol):
+        return f'unsupported protocol scheme "{url.scheme}"'
+    if isinstance(error, httpx.RemoteProtocolError):
+        return "EOF"
+    if isinstance(error, httpx.TooManyRedirects):
+        return "stopped after 10 redirects"
+    if isinstance(error, httpx.TimeoutException):
+        return "no answer in time"
+    host = url.raw_host.decode()  # as it was written: not every one that begins as an international one is one
+    port = url.port or (443 if url.scheme == "https" else 80)
     text = reason(error)
+    cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ConnectionRefusedError) or getattr(cause, "errno", None) == errno.ECONNREFUSED:
             text = f"dial tcp {host}:{port}: connect: connection refused"
         elif isinstance(cause, socket.gaierror):
             text = f"dial tcp: lookup {host}: no such host"
+        elif isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
+            text = "http: server gave HTTP response to HTTPS client"
         cause = cause.__cause__ or cause.__context__
-    if isinstance(error, httpx.RemoteProtocolError):
-        text = "EOF"
-    elif isinstance(error, httpx.TooManyRedirects):
-        text = "stopped after 10 redirects"
-    elif isinstance(error, httpx.TimeoutException):
-        text = "no answer in time"
-    return f'{method.capitalize()} "{url}": {text}'
+    return text

@@ -100,16 +100,6 @@ def test_a_full_disk_is_said_before_the_download(folder: ModelFolder, weights: b
     assert registry.blob_ranges(manifest["layers"][0]["digest"]) == []
 
 
-def test_a_token_that_is_not_given_is_a_refusal_that_says_why(folder: ModelFolder, weights: bytes) -> None:
-    with serving(RegistryServer(token="secret", grants=False)) as registry:
-        registry.add(weights)
-        text = refused(folder, registry)
-    assert text == (
-        f"pull model manifest: unauthorized: {registry.host} wants a signed-in user's key, and bankml has none "
-        "(401 Unauthorized)"
-    )
-
-
 def test_a_model_the_registry_does_not_have_is_said_in_ollamas_words(folder: ModelFolder) -> None:
     with serving() as registry:
         assert refused(folder, registry) == "pull model manifest: file does not exist"

@@ -20,6 +20,7 @@ import pytest
 from registry.folder import ModelFolder
 from registry.names import ModelName
 from registry.transfer.partial import arrived
+from testing import user_key
 from testing.pulls import is_locked
 from testing.registry_server import RegistryServer, serving
 from testing.server_process import BankmlServer, bankml_command, wait_until
@@ -162,15 +163,26 @@ def test_a_push_of_a_model_that_is_not_here_says_so(served: BankmlServer) -> Non
     ]
 
 
-def test_a_push_that_needs_a_signed_in_user_says_so(served: BankmlServer, folder: ModelFolder, weights: bytes) -> None:
-    with serving() as registry:
+def test_a_push_that_needs_a_signed_in_user_says_so_and_goes_once_the_users_key_is_there(
+    start_server: Callable[..., BankmlServer], tmp_path: Path, weights: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with (
+        serving(RegistryServer(user=user_key.PUBLIC)) as registry,
+        start_server("--registry", str(tmp_path / "forks")) as process,
+    ):
         registry.add(weights)
-        served.post("/api/pull", {"model": registry.name(), "insecure": True, "stream": False})
-        registry.token, registry.grants = "secret", False
-        lines = lines_of(served, "/api/push", model=registry.name(), insecure=True)
-    assert lines[-1] == {
-        "error": f"unauthorized: {registry.host} wants a signed-in user's key, and bankml has none (401 Unauthorized)"
-    }
+        process.post("/api/pull", {"model": registry.name(), "insecure": True, "stream": False})
+        registry.token = "secret"
+        registry.manifests.clear()
+        lines = lines_of(process, "/api/push", model=registry.name(), insecure=True)
+        assert lines[-1]["error"].startswith(f"open {tmp_path}/.ollama/id_ed25519: no such file or directory: ")
+        user_key.put_key(tmp_path)
+        lines += lines_of(process, "/api/push", model=registry.name(), insecure=True)
+        assert lines[-1] == {"status": "success"}
+        assert list(registry.manifests) == ["me/tiny:latest"]
+        told = process.log_tail(1 << 20) + json.dumps(lines)
+    assert not any(line in told for line in user_key.PRIVATE)
 
 
 def test_a_client_that_leaves_stops_the_pull_which_goes_on_with_the_next(
