@@ -1,4 +1,5 @@
-"""What every test may use: the real model, fetched by the project's own code, and a running server with it."""
+"""What every test may use: the real model, fetched by the project's own code, a running server with it, and the bytes
+of a small model."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from registry.download import ensure
+from testing.oracles.small_models import MODELS
 from testing.server_process import BankmlServer
 
 # A runner in the background may ignore SIGINT, and children inherit that; the tests that send one need it heard.
@@ -30,6 +32,12 @@ def model_path() -> Path:
     """SmolLM2-135M-Instruct Q4_1, verified; from the user's cache, fetched on first use."""
     path, _ = ensure()
     return path
+
+
+@pytest.fixture(scope="session")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A small model that is played."""
+    return MODELS[0].file().write(tmp_path_factory.mktemp("weights") / "model.gguf").read_bytes()
 
 
 @pytest.fixture(scope="session")

@@ -27,12 +27,6 @@ def _sha(text: str | bytes) -> str:
     return hashlib.sha256(text.encode() if isinstance(text, str) else text).hexdigest()
 
 
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A small model that is played."""
-    return MODELS[0].file().write(tmp_path_factory.mktemp("weights") / "model.gguf").read_bytes()
-
-
 @pytest.fixture
 def catalog(tmp_path: Path, weights: bytes) -> Catalog:
     """A folder with one pinned file, beside another that the server was started with."""

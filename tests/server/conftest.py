@@ -1,4 +1,4 @@
-"""What tests of models that come and go may use: small weights, a folder for models, and a server of that folder."""
+"""What tests of models that come and go may use: a folder for models, and a server of that folder."""
 
 from __future__ import annotations
 
@@ -7,14 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from registry.folder import ModelFolder
-from testing.oracles.small_models import MODELS
 from testing.server_process import BankmlServer
-
-
-@pytest.fixture(scope="session")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A small model that is played."""
-    return MODELS[0].file().write(tmp_path_factory.mktemp("weights") / "model.gguf").read_bytes()
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What tests of transfers may use: a small model's weights and an empty folder for models."""
+"""What tests of transfers may use: an empty folder for models."""
 
 from __future__ import annotations
 
@@ -7,13 +7,6 @@ from pathlib import Path
 import pytest
 
 from registry.folder import ModelFolder
-from testing.oracles.small_models import MODELS
-
-
-@pytest.fixture(scope="session")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A small model that is played."""
-    return MODELS[0].file().write(tmp_path_factory.mktemp("weights") / "model.gguf").read_bytes()
 
 
 @pytest.fixture
