@@ -6,6 +6,7 @@ line, derived models, short names (a file's name without its weight type, where 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import threading
@@ -25,8 +26,9 @@ from registry.errors import (
     ModelRefused,
     PinMismatch,
 )
-from registry.folder import MANIFEST_ENDING, ModelFolder, Unreadable
+from registry.folder import ModelFolder
 from registry.fork_file import FilePin, pins_in
+from registry.manifests import MANIFEST_ENDING, Unreadable, file_state
 from registry.names import InvalidModelName, ModelName, split_source
 from registry.pins import DEFAULT_MODEL, Digest, FileIdentity, Pin, sha256_file
 
@@ -210,6 +212,10 @@ class Catalog:
         self._follow()
         return self._rows
 
+    async def find(self, name: str | None) -> Entry:
+        """As `resolve`, for an event loop: the folder is looked at in another thread."""
+        return await asyncio.to_thread(self.resolve, name) if name and self.folder is not None else self.resolve(name)
+
     def resolve(self, name: str | None) -> Entry:
         """The model with this name, which may end in `:local`; nothing means the default.
 
@@ -325,10 +331,9 @@ def _is_read(file_name: str) -> bool:
 def _state(file: os.DirEntry[str] | Path) -> tuple[int, ...]:
     """What tells a file's states apart; nothing for one that is not there."""
     try:
-        stat = file.stat()
+        return file_state(file.stat())
     except (OSError, ValueError):  # a FORK.json may name what no file can be called
         return ()
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def entry_of(path: Path, *, aliases: Iterable[str] = (), digest: Digest | None = None) -> Entry:

@@ -24,9 +24,10 @@ from registry.catalog import Catalog, Entry
 from registry.conversion.uploads import converted
 from registry.derived import Base, DerivedModel, Layer, Message
 from registry.errors import CreateRefused, ModelNotFound, RegistryError
-from registry.folder import MANIFEST_ENDING, FolderError, ModelFolder
+from registry.folder import FolderError, ModelFolder
 from registry.fork_file import pins_in
 from registry.gguf_guard import Report, judge
+from registry.manifests import MANIFEST_ENDING
 from registry.names import ModelName
 
 _MAGIC: Final = b"GGUF"
@@ -169,10 +170,10 @@ class Creator:
 
     async def _bring(self, source: str) -> AsyncGenerator[Mapping[str, Any], None]:
         """Pulls a source that is not here, where that is possible."""
-        if self._pull is None or self._file_of(source) is not None:
+        if self._pull is None or await asyncio.to_thread(self._file_of, source) is not None:
             return
         try:
-            self._catalog.resolve(source)
+            await self._catalog.find(source)
         except ModelNotFound:
             async with aclosing(self._pull(ModelName.parse(source))) as lines:
                 async for line in lines:

@@ -12,8 +12,9 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,9 +65,9 @@ class Base:
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layer:
-    """What a derived model adds to its weights.
+    """What a derived model adds to its weights. Two with the same digest are equal.
 
     Args:
         base_sha256: of the weights, hex.
@@ -102,7 +103,10 @@ class Layer:
             "requires": self.requires,
         }
 
-    @property
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @cached_property
     def digest(self) -> str:
         """`sha256:` and the SHA-256 of the layer as JSON: keys in order of their code points, nothing but ASCII, no
         space between."""
@@ -134,10 +138,6 @@ class DerivedModel:
     def digest(self) -> str:
         """The layer's: `sha256:` and 64 hexadecimal digits."""
         return self.layer.digest
-
-    def called(self, name: ModelName, created_at: datetime) -> DerivedModel:
-        """The same model under another name; its digest stays."""
-        return replace(self, name=name, created_at=created_at)
 
     def check_pin(self, sha256: str) -> None:
         """That the file this model's weights were taken from is still pinned to the same bytes.

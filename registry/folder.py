@@ -22,21 +22,19 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 from registry.blobs import UPLOAD, BlobWriter, hex_of
-from registry.derived import Base, DerivedModel, ManifestRefused
+from registry.derived import DerivedModel, ManifestRefused
 from registry.errors import ModelNotFound, RegistryError
+from registry.manifests import LARGEST_MANIFEST, MANIFEST_ENDING, Manifests, Unreadable, manifest_name
 from registry.names import ModelName
 from registry.transfer.partial import arrived
 
-MANIFEST_ENDING: Final = ".MODEL.json"
 _BLOB: Final = re.compile(r"sha256-[0-9a-f]{64}")
-_LARGEST_MANIFEST: Final = 64 << 20  # bytes; a request's body is smaller
 CONVERSION: Final = "convert-"
 """How the names of conversions in `partial/` begin."""
 _OURS: Final = (UPLOAD, "manifest-", CONVERSION)
@@ -51,19 +49,6 @@ class FolderError(RegistryError):
     """The folder cannot be read or written; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A manifest that is there and is not used.
-
-    Args:
-        path: the file.
-        reason: why, for people.
-    """
-
-    path: Path
-    reason: str
-
-
 class ModelFolder:
     """One folder of models.
 
@@ -75,6 +60,7 @@ class ModelFolder:
         self.path = Path(os.path.expanduser(path)).absolute()
         self.blobs = self.path / "blobs"
         self.partial = self.path / "partial"
+        self._manifests = Manifests()
 
     # Blobs
 
@@ -152,23 +138,10 @@ class ModelFolder:
         Raises:
             FolderError: the folder is there and cannot be read.
         """
-        models: list[DerivedModel] = []
-        unreadable: list[Unreadable] = []
-        for path in self._manifests():
-            try:
-                models.append(self._read(path))
-            except ManifestRefused as error:
-                unreadable.append(Unreadable(path, str(error)))
-        return sorted(models, key=lambda model: model.name.key), unreadable
-
-    def weights_path(self, base: Base) -> Path:
-        """Where a model's weights are: the folder's blob when it is there, else where they lay when it was made."""
-        blob = self.blob_path(base.sha256)
-        return blob if blob.is_file() else base.path
+        return self._manifests.read_all(self._manifest_paths())
 
     def existing_name(self, name: ModelName) -> ModelName:
-        """The name as a new model of it is called: each part in the letter case that some model here has it in, as
-        Ollama calls it."""
+        """The name as Ollama calls it: each part in the letter case that some model here has it in."""
         for other in (model.name for model in self.derived()[0]):
             same = {part: getattr(other, part) for part in ("host", "namespace", "model", "tag")}
             same = {part: text for part, text in same.items() if text.lower() == getattr(name, part).lower()}
@@ -185,16 +158,16 @@ class ModelFolder:
         Raises:
             FolderError: it cannot be written, or its blob went away meanwhile; what was there still is.
         """
-        path = self.path / f"{model.name.file_stem}{MANIFEST_ENDING}"
+        path = self.path / manifest_name(model.name)
         manifest = model.to_json(version("bankml"))
-        if len(manifest) > _LARGEST_MANIFEST:  # a chain of licences, say: it would not be read again
-            raise FolderError(f"the model's manifest would have more than {_LARGEST_MANIFEST} bytes")
+        if len(manifest) > LARGEST_MANIFEST:  # a chain of licences, say: it would not be read again
+            raise FolderError(f"the model's manifest would have more than {LARGEST_MANIFEST} bytes")
         with self.locked():
             blob = self.blob_path(model.base.sha256)
             if model.base.file == blob.name and not blob.is_file():
                 raise FolderError(f"{blob} is not there any more")
             # In the place of one whose name differs in letter case only: a rename is one step, a removal would be two.
-            path = next((other for other in self._manifests() if _same_file_name(other, path)), path)
+            path = next((other for other in self._manifest_paths() if _same_file_name(other, path)), path)
             part = self.partial_path(f"manifest-{secrets.token_hex(8)}")
             with self._explained():
                 try:
@@ -209,16 +182,6 @@ class ModelFolder:
                 _sync(self.path)
         return path
 
-    def copy(self, source: DerivedModel, name: ModelName, created_at: datetime) -> DerivedModel:
-        """Writes a model under another name; the layer and its digest stay.
-
-        Raises:
-            FolderError: it cannot be written.
-        """
-        copied = source.called(name, created_at)
-        self.write(copied)
-        return copied
-
     def delete(self, name: ModelName) -> None:
         """Removes a derived model, and its weights when they are a blob that no other model uses.
 
@@ -226,9 +189,9 @@ class ModelFolder:
             ModelNotFound: there is no manifest of this name.
             FolderError: it cannot be removed.
         """
-        wanted = self.path / f"{name.file_stem}{MANIFEST_ENDING}"
+        wanted = self.path / manifest_name(name)
         with self.locked():
-            paths = [path for path in self._manifests() if _same_file_name(path, wanted)]
+            paths = [path for path in self._manifest_paths() if _same_file_name(path, wanted)]
             if not paths:
                 raise ModelNotFound(name.shown)
             removed = [model for path in paths if (model := self._read_or_none(path)) is not None]
@@ -369,31 +332,12 @@ class ModelFolder:
         if model.layer.template_sha256 is not None:
             yield self.blob_path(model.layer.template_sha256)
 
-    def _manifests(self) -> list[Path]:
+    def _manifest_paths(self) -> list[Path]:
         return [path for path in _files(self.path) if path.name.endswith(MANIFEST_ENDING)]
-
-    def _read(self, path: Path) -> DerivedModel:
-        """The model of one manifest.
-
-        Raises:
-            ManifestRefused: it cannot be used.
-        """
-        try:
-            # Not blocking: opening a pipe would wait for whoever writes to it.
-            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-                data = file.read(_LARGEST_MANIFEST + 1)
-        except OSError as error:
-            raise ManifestRefused(error.strerror or str(error)) from error
-        if len(data) > _LARGEST_MANIFEST:
-            raise ManifestRefused("not a manifest: it is too large")
-        model = DerivedModel.from_json(data)
-        if not _same_file_name(path, self.path / f"{model.name.file_stem}{MANIFEST_ENDING}"):
-            raise ManifestRefused(f"it is the manifest of '{model.name.shown}', under another file name")
-        return model
 
     def _read_or_none(self, path: Path) -> DerivedModel | None:
         try:
-            return self._read(path)
+            return self._manifests.read(path)
         except ManifestRefused:
             return None
 

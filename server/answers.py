@@ -76,21 +76,21 @@ class Answer:
 @asynccontextmanager
 async def open_answer(
     residency: Residency,
-    name: str | Entry | None,
+    entry: Entry | None,
     build: Build,
     *,
     keep_alive: float | None = None,
     num_ctx: int | None = None,
 ) -> AsyncIterator[Answer]:
     """Build the jobs, wait in the queue for the engine and start them; see `open_lease`."""
-    async with open_lease(residency, name, build, keep_alive=keep_alive, num_ctx=num_ctx) as (lease, jobs):
+    async with open_lease(residency, entry, build, keep_alive=keep_alive, num_ctx=num_ctx) as (lease, jobs):
         yield start(lease, jobs)
 
 
 @asynccontextmanager
 async def open_lease(
     residency: Residency,
-    name: str | Entry | None,
+    entry: Entry | None,
     build: Callable[[Model], T],
     *,
     keep_alive: float | None = None,
@@ -103,7 +103,7 @@ async def open_lease(
 
     Args:
         residency: who has the engine.
-        name: the model or its name, None for the one that is there.
+        entry: the model, None for the one that is there.
         build: see the module's text.
         keep_alive, num_ctx: as `Residency.acquire`.
 
@@ -111,7 +111,6 @@ async def open_lease(
         What `build` raises; what `Residency.acquire` raises.
     """
     built: list[tuple[Model, T]] = []
-    entry = residency.catalog.resolve(name) if isinstance(name, str) else name
 
     async def build_early() -> None:
         resident = residency.current()

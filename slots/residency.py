@@ -236,31 +236,29 @@ class Residency:
     @asynccontextmanager
     async def acquire(
         self,
-        name: str | Entry | None,
+        entry: Entry | None,
         keep_alive: float | None = None,
         *,
         num_ctx: int | None = None,
         prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> AsyncIterator[Lease]:
-        """Borrow the engine with the model called `name`, in the order of asking; loads it if need be.
+        """Borrow the engine with a model, in the order of asking; loads it if need be.
 
         Another model goes first, its memory and its map, and only then is the new one read: guard, sha256 of the whole
         file, and its identity once more when it is mapped.
 
         Args:
-            name: a name the catalog resolves, or what it resolved; None for the resident model, or the default when
-                nothing is resident.
+            entry: one of the catalog's; None for the resident model, or the default when nothing is resident.
             keep_alive: seconds the model stays once this request is done: 0 unloads it then, `FOREVER` keeps it. None
                 leaves the model's own rule, starting its time anew.
             num_ctx: the context the request keeps to, in tokens; None for all that is served. For `Resident.show_as`.
             prepare: what to do while waiting, the place in the queue taken; what it raises gives the place up.
 
         Raises:
-            ModelNotFound, ModelRefused, ModelFileMissing: there is no such model (at once, without waiting).
+            ModelRefused, ModelFileMissing: it may not be loaded (at once, without waiting).
             RegistryError: the file is gone or is not the one that was verified.
             EngineError, OSError: the model cannot be opened.
         """
-        entry = self.catalog.resolve(name) if isinstance(name, str) else name
         if entry is not None:
             entry.require_usable()
         await self._wait_for_turn(prepare)

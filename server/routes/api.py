@@ -17,6 +17,7 @@ from engine.chat_formats.messages import ChatMessage
 from engine.chat_formats.reader import AnswerReader
 from engine.generation import Step
 from engine.timings import Timings
+from registry.catalog import Entry
 from server.answers import Answer, open_answer, open_lease
 from server.errors import as_api_error, log_failure
 from server.receipts import Receipt
@@ -45,19 +46,19 @@ class _Talk:
 
     Args:
         request: as it came.
+        entry: the model it names.
         asked: what it asks.
         body: its bytes.
 
     Raises:
-        ModelNotFound, ApiError: there is no such model here.
         BadRequest: what the model adds to the request cannot be played.
     """
 
-    def __init__(self, request: Request, asked: ollama.Request, body: bytes) -> None:
+    def __init__(self, request: Request, entry: Entry, asked: ollama.Request, body: bytes) -> None:
         self._body = body
         self._residency = residency_of(request)
-        self._entry = entry_for(self._residency, asked.model)
-        self.asked = asked = asked.under(self._entry.layer)
+        self._entry = entry
+        self.asked = asked = asked.under(entry.layer)
         self._jobs = Jobs(asked, defaults_of(request))
         self._keep_alive = self._residency.keep_alive if asked.keep_alive is None else asked.keep_alive
         self._started_ns = self._loaded_ns = time.perf_counter_ns()
@@ -188,7 +189,7 @@ class _Talk:
 
 
 async def _answer(request: Request, asked: ollama.Request, body: bytes) -> Response:
-    talk = _Talk(request, asked, body)
+    talk = _Talk(request, await entry_for(residency_of(request), asked.model), asked, body)
     if asked.only_loads:
         return json_response(await until_disconnect(request, talk.load()))
     if asked.renders:

@@ -97,7 +97,7 @@ async def _embedded(
     residency, settings = residency_of(request), settings_of(request)
     keep_alive = residency.keep_alive if asked.keep_alive is None else asked.keep_alive
     try:
-        entry = entry_for(residency, asked.model)
+        entry = await entry_for(residency, asked.model)
     except ModelNotFound:
         raise ApiError(404, f"model {quote(asked.model)} not found, try pulling it first") from None
     num_ctx = parsed_options(entry.layer, asked.options).num_ctx

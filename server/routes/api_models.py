@@ -11,8 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from registry.catalog import Entry
+from registry.catalog import Catalog, Entry
 from registry.errors import ModelNotFound
+from registry.folder import ModelFolder
 from registry.headers import Header, look
 from registry.names import ModelName, split_source
 from server.errors import ApiError, BadRequest
@@ -64,7 +65,7 @@ async def show(request: Request) -> Response:
     asked = parsed(ollama_models.parse_show, await request.body())
     residency = residency_of(request)
     try:
-        entry = entry_for(residency, asked.model, DETAILS)
+        entry = await entry_for(residency, asked.model, DETAILS)
     except ModelNotFound:
         raise ModelNotFound(ModelName.parse(split_source(asked.model)[0]).shown) from None
     entry.require_usable()
@@ -79,20 +80,25 @@ async def show(request: Request) -> Response:
 async def copy(request: Request) -> Response:
     """`POST /api/copy`: a derived model under another name; of a file, an empty layer over it."""
     source, destination, written = parsed(ollama_models.parse_copy, await request.body())
-    catalog = residency_of(request).catalog
     folder = folder_of(request)
+    await asyncio.to_thread(_copy, residency_of(request).catalog, folder, source, destination, written)
+    return Response()
+
+
+def _copy(catalog: Catalog, folder: ModelFolder, source: ModelName, destination: ModelName, written: str) -> None:
+    name = folder.existing_name(destination)
+    if folder.existing_name(source).full == name.full:
+        return  # whether it is there or not, as in Ollama
     try:
         entry = catalog.resolve(written)
     except ModelNotFound:
         raise ApiError(404, f"model {quote(written)} not found") from None
-    entry.require_usable()
     if source == destination:
-        return Response()
+        return
+    entry.require_usable()
     if catalog.is_file(destination.shown):
         raise BadRequest(f"{destination.shown} is a model file: another model cannot have its name")
-    now = datetime.now(UTC)
-    await asyncio.to_thread(lambda: folder.write(entry.as_derived(destination, now)))
-    return Response()
+    folder.write(entry.as_derived(name, datetime.now(UTC)))
 
 
 async def delete(request: Request) -> Response:
@@ -103,7 +109,7 @@ async def delete(request: Request) -> Response:
     name, written = parsed(ollama_models.parse_delete, await request.body())
     residency = residency_of(request)
     try:
-        entry = residency.catalog.resolve(written)
+        entry = await residency.catalog.find(written)
     except ModelNotFound:
         raise ApiError(404, f"model '{written}' not found") from None
     if not entry.derived:

@@ -17,7 +17,7 @@ DETAILS: Final = "remote model details are unavailable"
 """The same, where it wants to know about the model."""
 
 
-def entry_for(residency: Residency, name: str, what: str = ANSWERS) -> Entry:
+async def entry_for(residency: Residency, name: str, what: str = ANSWERS) -> Entry:
     """The model with this name.
 
     Args:
@@ -28,7 +28,7 @@ def entry_for(residency: Residency, name: str, what: str = ANSWERS) -> Entry:
         ApiError: a 403, for it would run in Ollama's cloud: what Ollama says where its cloud is turned off.
     """
     try:
-        return residency.catalog.resolve(name)
+        return await residency.catalog.find(name)
     except ModelNotFound:
         if split_source(name)[1] == "cloud":
             raise ApiError(403, f"ollama cloud is disabled: {what}") from None

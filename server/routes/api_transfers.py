@@ -73,7 +73,8 @@ async def _pushed(request: Request, asked: Transfer) -> Lines:
     yield Progress("retrieving manifest")
     residency, folder = residency_of(request), folder_of(request)
     try:
-        entry = await asyncio.to_thread(residency.catalog.resolve, asked.name.shown)
+        name = await asyncio.to_thread(folder.existing_name, asked.name)
+        entry = await residency.catalog.find(name.shown)
         header, reason = await asyncio.to_thread(look, entry, residency.options)
         if header is None:
             raise ApiError(400, f"model '{entry.shown}' cannot be pushed: {reason}")
@@ -85,7 +86,7 @@ async def _pushed(request: Request, asked: Transfer) -> Lines:
     if layer.template_sha256 is not None and folder.has_blob(layer.template_sha256):
         template = await asyncio.to_thread(folder.blob_path(layer.template_sha256).read_bytes)
     model = Outgoing(entry.path, layer, template, wire.config_of(details(header), layer))
-    async with aclosing(push(asked.name, model, insecure=asked.insecure)) as lines:
+    async with aclosing(push(name, model, insecure=asked.insecure)) as lines:
         async for line in lines:
             yield line
 

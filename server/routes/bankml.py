@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from registry.catalog import Entry
 from server import machine, openapi
 from server.errors import ApiError
 from server.receipts import VERSION
@@ -71,10 +72,12 @@ async def identity(request: Request) -> Response:
     residency = residency_of(request)
     resident = residency.current()
     catalog = residency.catalog
-    shown = None if resident is None else catalog.still(resident.shown or resident.entry)
-    return json_response(
-        bankml.identity_body(_verification_of(request), shown, catalog.entries(), settings_of(request))
-    )
+
+    def listed() -> tuple[Entry | None, tuple[Entry, ...]]:
+        return None if resident is None else catalog.still(resident.shown or resident.entry), catalog.entries()
+
+    shown, entries = await asyncio.to_thread(listed)
+    return json_response(bankml.identity_body(_verification_of(request), shown, entries, settings_of(request)))
 
 
 async def metrics(request: Request) -> Response:

@@ -16,15 +16,16 @@ from engine.errors import ContextOverflow
 from engine.generation import Final, Step
 from engine.model import Model
 from engine.timings import Timings
+from registry.catalog import Entry
 from server.answers import Answer
 from server.routes.common import (
     Body,
     Run,
     Style,
-    asked_model,
     checked_jobs,
     defaults_of,
     json_response,
+    layer_of,
     ping_of,
     residency_of,
     run_stream,
@@ -47,7 +48,8 @@ class ChatRun:
 
     Args:
         request: as it came.
-        body: what it said; `model` in it names the model.
+        body: what it said.
+        entry: the model it names, None for the one that is served.
         asked: the chat request that it means, in OpenAI's words.
         ignored: names of what was accepted and changes nothing, besides the chat request's own.
 
@@ -56,17 +58,22 @@ class ChatRun:
         run: for `run_whole` and `run_stream`.
 
     Raises:
-        What `asked_model`, `layers.body_under` and `openai.parse_chat` raise.
+        What `layers.body_under` and `openai.parse_chat` raise.
     """
 
-    def __init__(self, request: Request, body: Body, asked: Mapping[str, Any], ignored: Iterable[str] = ()) -> None:
-        residency = residency_of(request)
-        entry = asked_model(residency, body.json)
-        layer = None if entry is None else entry.layer
+    def __init__(
+        self,
+        request: Request,
+        body: Body,
+        entry: Entry | None,
+        asked: Mapping[str, Any],
+        ignored: Iterable[str] = (),
+    ) -> None:
+        layer = layer_of(entry)
         self.chat = openai.parse_chat(layers.body_under(layer, asked))
         self._num_ctx = layers.context_of(layer)
         unused = (*self.chat.ignored, *ignored)
-        self.run = Run(residency, entry, self._build, body, unused, num_ctx=self._num_ctx)
+        self.run = Run(residency_of(request), entry, self._build, body, unused, num_ctx=self._num_ctx)
         self._settings = settings_of(request)
         self._defaults = defaults_of(request)
         self._form: ChatFormat | None = None

@@ -17,6 +17,7 @@ from engine.grammar import grammar_matcher
 from engine.model import Model
 from engine.timings import Timings
 from registry.catalog import Entry
+from registry.derived import Layer
 from registry.folder import ModelFolder
 from registry.json_size import too_much_structure
 from server.answers import Answer, Build, open_answer
@@ -150,7 +151,7 @@ def parsed(parse: Callable[[bytes], T], body: bytes) -> T:
         raise BadRequest(str(error)) from None
 
 
-def asked_model(residency: Residency, body: Mapping[str, Any]) -> Entry | None:
+async def asked_model(request: Request, body: Mapping[str, Any]) -> Entry | None:
     """The model a request names, the default one for a request that names none; None for the one served, where a
     single file answers whatever the name.
 
@@ -158,25 +159,18 @@ def asked_model(residency: Residency, body: Mapping[str, Any]) -> Entry | None:
         BadRequest: `model` is not a text where it matters.
         ModelNotFound: there is no such model.
     """
-    if residency.catalog.any_name:
+    catalog = residency_of(request).catalog
+    if catalog.any_name:
         return None
     name = body.get("model")
     if name is not None and not isinstance(name, str):
         raise BadRequest("'model' must be a string")
-    return residency.catalog.resolve(name)
+    return await catalog.find(name)
 
 
-def under_model(request: Request, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], int | None]:
-    """A completion's body, with the parameters of the model it names for what it does not say; and the context that the
-    model keeps to, None for all that is served.
-
-    Raises:
-        What `asked_model` and `layers.body_under` raise.
-    """
-    entry = asked_model(residency_of(request), body)
-    if entry is None or entry.layer is None:
-        return body, None
-    return layers.body_under(entry.layer, body), layers.context_of(entry.layer)
+def layer_of(entry: Entry | None) -> Layer | None:
+    """What a model adds to a request; None where one file answers whatever the name."""
+    return None if entry is None else entry.layer
 
 
 async def model_for(request: Request, body: Mapping[str, Any]) -> Model:
@@ -187,7 +181,7 @@ async def model_for(request: Request, body: Mapping[str, Any]) -> Model:
         What `Residency.acquire` raises.
     """
     residency = residency_of(request)
-    entry = asked_model(residency, body) if body.get("model") else None
+    entry = await asked_model(request, body) if body.get("model") else None
     resident = residency.current()
     if entry is not None and (resident is None or not resident.entry.same_weights(entry)):
         async with residency.acquire(entry) as lease:
@@ -250,7 +244,7 @@ class Run:
     """One request on its way to the engine: everything but how its API shows it.
 
     Attributes:
-        name: the model, None for the one that is served.
+        entry: the model, None for the one that is served.
         ignored: names of what was accepted and changes nothing.
         num_ctx: the context the model keeps to, None for all that is served.
         unused: as `ignored`, of what only the model shows to change nothing; `build` writes it.
@@ -258,7 +252,7 @@ class Run:
     """
 
     residency: Residency
-    name: Entry | None
+    entry: Entry | None
     build: Build
     body: Body
     ignored: tuple[str, ...]
@@ -295,7 +289,7 @@ async def run_whole(run: Run) -> Whole:
     Raises:
         What `answers.open_answer` and the engine raise.
     """
-    async with open_answer(run.residency, run.name, run.build, num_ctx=run.num_ctx) as answer:
+    async with open_answer(run.residency, run.entry, run.build, num_ctx=run.num_ctx) as answer:
         receipt = run.receipt(answer)
         finals: list[tuple[Final, Timings]] = []
         async for batch in answer.batches():
@@ -339,7 +333,7 @@ async def run_stream(run: Run, style_of: StyleOf) -> AsyncGenerator[bytes, None]
         What `answers.open_answer` raises, and the engine when it takes up the first prompt, before the first item; a
         later error is an event, and ends the stream.
     """
-    async with open_answer(run.residency, run.name, run.build, num_ctx=run.num_ctx) as answer:
+    async with open_answer(run.residency, run.entry, run.build, num_ctx=run.num_ctx) as answer:
         receipt, style = run.receipt(answer), style_of(answer)
         prompt_tokens = completion_tokens = 0
         await answer.stream.begun()

@@ -110,7 +110,7 @@ async def _run(request: Request, body: Body, build: Callable[[Model], Batch[T]])
         return batch
 
     async def run() -> Embedded[T]:
-        async with open_lease(residency, asked_model(residency, body.json), checked) as (lease, batch):
+        async with open_lease(residency, await asked_model(request, body.json), checked) as (lease, batch):
             return Embedded(lease.entry, batch, await embed_all(lease, batch.texts, batch.pooling, wire.SLOT_FORM))
 
     return await until_disconnect(request, run())

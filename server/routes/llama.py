@@ -22,6 +22,7 @@ from server.routes.common import (
     completion_jobs,
     defaults_of,
     json_response,
+    layer_of,
     model_for,
     ping_of,
     read_body,
@@ -30,10 +31,9 @@ from server.routes.common import (
     run_whole,
     settings_of,
     shown_name,
-    under_model,
 )
 from server.streams import SSE, EventStream, until_disconnect
-from server.wire import infill, llama, openai, openai_completions
+from server.wire import infill, layers, llama, openai, openai_completions
 from server.wire.fields import CompletionFields, parse_fields
 from slots.slot import Job
 
@@ -83,8 +83,9 @@ async def _complete(
         ignored: fields that were accepted and change nothing, besides those that `known` leaves over.
     """
     residency, defaults, settings = residency_of(request), defaults_of(request), settings_of(request)
-    asked, num_ctx = under_model(request, body.json)
-    fields = parse_fields(asked, known)
+    entry = await asked_model(request, body.json)
+    num_ctx = layers.context_of(layer_of(entry))
+    fields = parse_fields(layers.body_under(layer_of(entry), body.json), known)
 
     def build(model: Model) -> list[Job]:
         return completion_jobs(prompts(model), fields, num_ctx, model, defaults)
@@ -94,7 +95,7 @@ async def _complete(
         form = llama.Format(name, fields, defaults.n_predict, reasoning_format=reasoning_format)
         return llama.NativeEvents(answer.model, answer.jobs, form)
 
-    run = Run(residency, asked_model(residency, body.json), build, body, (*fields.ignored, *ignored), num_ctx)
+    run = Run(residency, entry, build, body, (*fields.ignored, *ignored), num_ctx)
     if fields.stream:
         return EventStream(
             run_stream(run, lambda answer: _Style(events_of(answer))), SSE, ping=ping_of(request, fields)
@@ -153,7 +154,7 @@ async def detokenize(request: Request) -> Response:
 async def apply_template(request: Request) -> Response:
     """`POST /apply-template`: the prompt a chat request would become."""
     body = await read_body(request, not_an_object=openai.NO_MESSAGES)
-    talk = ChatRun(request, body, body.json)
+    talk = ChatRun(request, body, await asked_model(request, body.json), body.json)
     form, _ = await asyncio.to_thread(talk.prompt_for, await model_for(request, body.json))
     return json_response({"prompt": form.prompt})
 

@@ -85,7 +85,7 @@ async def one_model(request: Request) -> Response:
     if not (name := request.path_params["name"]):
         raise HTTPException(404)
     catalog = residency_of(request).catalog
-    return json_response(model_of_openai(catalog.default if catalog.any_name else catalog.resolve(name), name))
+    return json_response(model_of_openai(catalog.default if catalog.any_name else await catalog.find(name), name))
 
 
 async def props(request: Request) -> Response:

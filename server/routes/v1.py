@@ -20,6 +20,7 @@ from server.routes.common import (
     completion_jobs,
     defaults_of,
     json_response,
+    layer_of,
     ping_of,
     read_body,
     residency_of,
@@ -27,10 +28,9 @@ from server.routes.common import (
     run_whole,
     settings_of,
     shown_name,
-    under_model,
 )
 from server.streams import DONE, SSE, EventStream, until_disconnect
-from server.wire import llama, openai, openai_completions
+from server.wire import layers, llama, openai, openai_completions
 from server.wire.fields import parse_fields
 from server.wire.openai_parts import new_id
 from slots.slot import Job
@@ -39,7 +39,7 @@ from slots.slot import Job
 async def chat_completions(request: Request) -> Response:
     """`POST /v1/chat/completions`, whole or streamed."""
     body = await read_body(request, not_an_object=openai.NO_MESSAGES)
-    talk = ChatRun(request, body, body.json)
+    talk = ChatRun(request, body, await asked_model(request, body.json), body.json)
     chat = talk.chat
     if chat.fields.stream:
 
@@ -82,9 +82,10 @@ async def completions(request: Request) -> Response:
     """`POST /v1/completions`: one prompt or several, whole or streamed."""
     body = await read_body(request)
     prompt = llama.required_prompt(body.json)
-    asked, num_ctx = under_model(request, body.json)
-    fields = parse_fields(asked, openai_completions.COMPLETION_KNOWN)
     residency, defaults, settings = residency_of(request), defaults_of(request), settings_of(request)
+    entry = await asked_model(request, body.json)
+    num_ctx = layers.context_of(layer_of(entry))
+    fields = parse_fields(layers.body_under(layer_of(entry), body.json), openai_completions.COMPLETION_KNOWN)
 
     def build(model: Model) -> list[Job]:
         return completion_jobs(llama.tokenize_prompts(model.tokenizer, prompt), fields, num_ctx, model, defaults)
@@ -95,7 +96,7 @@ async def completions(request: Request) -> Response:
         return llama.with_native(form, answer.model, answer.jobs, verbose=settings.verbose)
 
     ignored = fields.ignored + (("echo",) if fields.echo else ())
-    run = Run(residency, asked_model(residency, body.json), build, body, ignored, num_ctx)
+    run = Run(residency, entry, build, body, ignored, num_ctx)
     if fields.stream:
         events = run_stream(run, lambda answer: _CompletionStyle(openai_completions.CompletionChunks(form_of(answer))))
         return EventStream(events, SSE, ping=ping_of(request, fields))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from registry.derived import Layer
 from server.errors import BadRequest
@@ -22,6 +23,9 @@ MIN_CTX: Final = 4
 
 _LIMITS: Final = ("max_tokens", "n_predict", "max_completion_tokens")
 """A request's names for its most tokens."""
+
+_OPTIONS: Final[WeakKeyDictionary[Layer, Options]] = WeakKeyDictionary()
+"""What the parameters of each layer ask for."""
 
 
 def options_under(layer: Layer | None, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,7 +74,7 @@ def body_under(layer: Layer | None, body: Mapping[str, Any]) -> dict[str, Any]:
     """
     if layer is None:
         return dict(body)
-    options = parsed_options(layer, {})
+    options = options_of(layer)
     fields: dict[str, Any] = dict(options.sampling)
     if options.stop:
         fields["stop"] = list(options.stop)
@@ -84,9 +88,17 @@ def body_under(layer: Layer | None, body: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
+def options_of(layer: Layer) -> Options:
+    """What the parameters of a layer ask for, parsed once; errors as `parsed_options`."""
+    options = _OPTIONS.get(layer)
+    if options is None:
+        options = _OPTIONS[layer] = parsed_options(layer, {})
+    return options
+
+
 def context_of(layer: Layer | None) -> int | None:
     """The tokens of context that the model asks for; None for all that is served."""
-    return None if layer is None else parsed_options(layer, {}).num_ctx
+    return None if layer is None else options_of(layer).num_ctx
 
 
 def served_context(num_ctx: int | None, n_ctx: int) -> int:

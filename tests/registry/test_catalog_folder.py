@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from registry.catalog import Catalog, Entry
 from registry.derived import Base, DerivedModel, Layer
 from registry.errors import ModelFileChanged, ModelFileMissing, ModelNotFound, ModelRefused, PinMismatch
 from registry.folder import ModelFolder
+from registry.manifests import Unreadable
 from registry.names import ModelName
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -182,6 +184,23 @@ def test_a_manifest_edited_by_hand_is_a_refusal_with_its_reason(catalog: Catalog
     assert entry in catalog.entries()
     with pytest.raises(ModelRefused, match=r"edited by hand, refused: create it again$"):
         entry.require_usable()
+
+
+async def test_an_event_loop_reads_no_folder(startup: Path, folder: Path) -> None:
+    readers: set[int] = set()
+
+    class Watched(ModelFolder):
+        def derived(self) -> tuple[list[DerivedModel], list[Unreadable]]:
+            readers.add(threading.get_ident())
+            return super().derived()
+
+    catalog = Catalog.of_file(startup, aliases=["house"], folder=Watched(folder))
+    base = catalog.default
+    ModelFolder(folder).write(base.as_derived(ModelName.parse("mario"), NOW))
+    readers.clear()
+    assert (await catalog.find("mario")).name == "mario"
+    assert readers
+    assert threading.get_ident() not in readers
 
 
 def test_a_derived_model_whose_pin_says_something_else_is_refused(catalog: Catalog, folder: Path) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -133,11 +134,11 @@ def test_a_new_name_has_its_parts_in_the_letter_case_that_is_there(folder: Model
     assert folder.existing_name(ModelName.parse("MARIO:v3")).shown == "Mario:v3"
 
 
-def test_a_copy_keeps_the_digest_and_a_deleted_model_leaves_the_other(folder: ModelFolder) -> None:
+def test_a_deleted_model_leaves_the_other_that_has_its_weights(folder: ModelFolder) -> None:
     model = _over_blob(folder)
     folder.write(model)
-    copied = folder.copy(model, ModelName.parse("luigi"), datetime(2027, 1, 1, tzinfo=UTC))
-    assert copied.digest == model.digest
+    copied = replace(model, name=ModelName.parse("luigi"), created_at=datetime(2027, 1, 1, tzinfo=UTC))
+    folder.write(copied)
     folder.delete(ModelName.parse("MARIO"))
     assert folder.derived() == ([copied], [])
     assert folder.has_blob(SHA)
@@ -185,6 +186,34 @@ def test_manifests_that_cannot_be_used_are_listed_with_their_reasons(folder: Mod
         "mario.MODEL.json": "edited by hand, refused: create it again",
         "pipe.MODEL.json": "not a manifest: not JSON",
     }
+
+
+def _settle(path: Path) -> None:
+    """Makes a file one that was written long ago: what is newer may change and look the same."""
+    os.utime(path, ns=(0, 0))
+
+
+def test_a_manifest_is_read_once_in_each_of_its_states(folder: ModelFolder) -> None:
+    paths = [folder.write(_over_file("mario", "one")), folder.write(_over_file("luigi", "two"))]
+    for path in paths:
+        _settle(path)
+    (luigi, mario), _ = folder.derived()
+    _settle(folder.write(_over_file("mario", "six")))  # as many bytes at the same time, and another file
+    (luigi_now, mario_now), _ = folder.derived()
+    assert luigi_now is luigi
+    assert (mario.layer.system, mario_now.layer.system) == ("one", "six")
+    assert folder.find(ModelName.parse("mario")) is mario_now
+
+
+def test_a_manifest_edited_in_its_place_is_read_again(folder: ModelFolder) -> None:
+    path = folder.write(_over_file("mario", "one"))
+    _settle(path)
+    assert folder.find(ModelName.parse("mario")) is not None
+    text = path.read_text()
+    path.write_text(text.replace('"one"', '"two"'))
+    assert [each.reason for each in folder.derived()[1]] == ["edited by hand, refused: create it again"]
+    path.write_text(text)
+    assert folder.find(ModelName.parse("mario")) == _over_file("mario", "one")
 
 
 def test_a_start_clears_away_what_is_half_done_and_says_so(folder: ModelFolder) -> None:
@@ -235,6 +264,8 @@ def test_writers_wait_for_each_other(folder: ModelFolder) -> None:
 
 KILLED = """
 import hashlib, os, signal, sys
+from dataclasses import replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from registry.derived import Base, DerivedModel, Layer
@@ -263,7 +294,7 @@ def work(folder):
     base = Base("mario", path.name, SHA, None, path)
     model = DerivedModel(ModelName.parse("mario"), datetime(2026, 1, 2, tzinfo=UTC), base, Layer(SHA, "new"))
     folder.write(model)
-    folder.copy(model, ModelName.parse("luigi"), model.created_at)
+    folder.write(replace(model, name=ModelName.parse("luigi")))
     folder.delete(ModelName.parse("peach"))
 
 sys.addaudithook(count)

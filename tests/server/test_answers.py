@@ -13,7 +13,6 @@ from engine.generation import GenerationRequest
 from engine.model import Model, ModelOptions
 from engine.sampling import SamplingParams
 from registry.catalog import Catalog, entry_of
-from registry.errors import ModelNotFound
 from server.answers import open_answer
 from slots.residency import Residency
 from slots.slot import Job
@@ -65,8 +64,8 @@ def resident(residency: Residency) -> Model:
 @pytest.mark.parametrize("by_name", [False, True])
 async def test_a_request_for_the_resident_model_is_built_once(residency: Residency, by_name: bool) -> None:
     build = Build()
-    name = residency.catalog.default.name if by_name else None
-    async with open_answer(residency, name, build) as answer:
+    entry = residency.catalog.default if by_name else None
+    async with open_answer(residency, entry, build) as answer:
         steps = [step async for step in answer]
     assert build.models == [answer.model] == [resident(residency)]
     assert (answer.entry, answer.load_ns) == (residency.catalog.default, 0)
@@ -104,7 +103,7 @@ async def test_a_request_is_built_again_when_another_model_has_come_meanwhile(re
             return answer.model
 
     async def switch() -> None:
-        async with residency.acquire("other"):
+        async with residency.acquire(residency.catalog.resolve("other")):
             pass
 
     async with residency.acquire(None):
@@ -119,7 +118,7 @@ async def test_a_request_is_built_again_when_another_model_has_come_meanwhile(re
 
 async def test_a_request_for_a_model_that_is_not_resident_is_built_once_it_is(residency: Residency) -> None:
     build, first = Build(), resident(residency)
-    async with open_answer(residency, "other", build) as answer:
+    async with open_answer(residency, residency.catalog.resolve("other"), build) as answer:
         assert len([step async for step in answer]) == 3
     assert build.models == [answer.model] != [first]
     assert answer.entry.name == "other"
@@ -137,7 +136,7 @@ async def test_with_nothing_resident_the_default_model_is_loaded_and_built_for(r
 @pytest.mark.parametrize("name", [None, "other"])
 async def test_a_build_that_fails_gives_the_place_up(residency: Residency, name: str | None) -> None:
     with pytest.raises(InvalidRequest, match="no"):
-        async with open_answer(residency, name, refuse):
+        async with open_answer(residency, residency.catalog.resolve(name) if name else None, refuse):
             pass
     assert not residency.busy
     async with open_answer(residency, None, Build()) as answer:
@@ -151,14 +150,6 @@ async def test_a_bad_request_is_refused_while_the_engine_is_busy(residency: Resi
                 pass
         assert residency.busy
     assert not residency.busy
-
-
-async def test_an_unknown_name_is_refused_before_anything_is_built(residency: Residency) -> None:
-    build = Build()
-    with pytest.raises(ModelNotFound):
-        async with open_answer(residency, "nosuch", build):
-            pass
-    assert (build.models, residency.busy) == ([], False)
 
 
 async def test_a_keep_alive_of_zero_unloads_the_model_after_the_answer(residency: Residency) -> None:

@@ -19,7 +19,7 @@ from engine.generation import GenerationRequest, Step
 from engine.model import Model, ModelOptions
 from engine.sampling import SamplingParams
 from registry.catalog import Catalog, Entry
-from registry.errors import ModelFileChanged, ModelNotFound
+from registry.errors import ModelFileChanged
 from slots import residency as module
 from slots.residency import FOREVER, Lease, Residency
 from slots.slot import Job, Task
@@ -179,17 +179,10 @@ async def test_a_request_refused_by_the_engine_leaves_it_ready(residency: Reside
         assert len(await steps(lease, job([1], 1))) == 1
 
 
-async def test_an_unknown_name_is_refused_without_waiting(residency: Residency) -> None:
-    async with residency.acquire(None):
-        with pytest.raises(ModelNotFound):
-            async with residency.acquire("nobody"):
-                pass
-
-
 async def test_a_keep_alive_of_zero_unloads_after_the_answer_and_the_next_request_loads_again(
     residency: Residency,
 ) -> None:
-    async with residency.acquire("smollm2", keep_alive=0) as lease:
+    async with residency.acquire(residency.catalog.default, keep_alive=0) as lease:
         await steps(lease, job([1], 1))
     async with residency.acquire(None) as lease:
         assert lease.loaded

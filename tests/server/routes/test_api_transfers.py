@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ def test_ollamas_client_pulls_and_pushes(served: BankmlServer, folder: ModelFold
         assert client.pull(name, insecure=True).status == "success"
         model = folder.find(ModelName.parse(name))
         assert model is not None
-        folder.copy(model, ModelName.parse(target), model.created_at)
+        folder.write(replace(model, name=ModelName.parse(target)))
         steps = [line.status for line in client.push(target, insecure=True, stream=True)]
         again = [line.status for line in client.push(target, insecure=True, stream=True)]
         pushed = json.loads(other.manifests["you/copy:2"])

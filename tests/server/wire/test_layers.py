@@ -69,6 +69,13 @@ def test_a_body_gets_the_parameters_under_its_own_names_and_not_the_context() ->
     assert layers.context_of(LAYER) == 64
 
 
+def test_the_parameters_of_a_layer_are_parsed_once() -> None:
+    layer = Layer(SHA256, parameters={"num_ctx": 64})
+    assert layers.options_of(layer) is layers.options_of(layer)
+    other = Layer(SHA256, parameters={"num_ctx": 65})
+    assert [layers.context_of(each) for each in (layer, other)] == [64, 65]
+
+
 @pytest.mark.parametrize("name", ["max_tokens", "n_predict", "max_completion_tokens"])
 def test_any_name_of_the_limit_beats_the_model_s(name: str) -> None:
     body = layers.body_under(LAYER, {name: 3, "stop": "c", "temperature": 1})
