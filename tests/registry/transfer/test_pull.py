@@ -68,6 +68,14 @@ def test_the_weights_are_a_blob_and_the_other_layers_are_in_the_models_manifest(
     )
 
 
+def test_a_name_is_asked_for_in_the_letter_case_that_is_here(folder: ModelFolder, weights: bytes) -> None:
+    with serving() as registry:
+        registry.add(weights)
+        pull(folder, registry)
+        pull(folder, registry, model="ME/Tiny:Latest")  # the registry knows me/tiny alone
+        assert [model.name.full for model in folder.derived()[0]] == [registry.name()]
+
+
 def test_a_model_that_is_here_is_not_fetched_again(folder: ModelFolder, weights: bytes) -> None:
     with serving() as registry:
         digest = registry.add(weights)["layers"][0]["digest"]
