@@ -18,6 +18,7 @@ from server.guards import READ_TIMEOUT, Guards
 from server.metrics import Gauge, Metrics
 from server.routes import (
     api,
+    api_account,
     api_create,
     api_embed,
     api_models,
@@ -46,7 +47,10 @@ OWN = (*status.routes, *llama.routes, *slots.routes, *embeddings.routes, *lora.r
 CONVERTED = (*responses.routes, *messages.routes, *input_tokens.routes)
 """What is asked in other words than a chat request, and answered as one."""
 
-OLLAMA = (*api_models.routes, *api_create.routes, *api_transfers.routes, *api.routes, *api_embed.routes)
+OLLAMA = (
+    *(*api_models.routes, *api_create.routes, *api_transfers.routes),
+    *(*api.routes, *api_embed.routes, *api_account.routes),
+)
 """Ollama's endpoints."""
 
 ROUTES = (*OWN, *v1.routes, *CONVERTED, *OLLAMA, *bankml.routes)

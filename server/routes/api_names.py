@@ -17,6 +17,15 @@ DETAILS: Final = "remote model details are unavailable"
 """The same, where it wants to know about the model."""
 
 
+def cloud_disabled(what: str) -> ApiError:
+    """What Ollama says where its cloud is turned off.
+
+    Args:
+        what: what cannot be done without it.
+    """
+    return ApiError(403, f"ollama cloud is disabled: {what}")
+
+
 async def entry_for(residency: Residency, name: str, what: str = ANSWERS) -> Entry:
     """The model with this name.
 
@@ -31,5 +40,5 @@ async def entry_for(residency: Residency, name: str, what: str = ANSWERS) -> Ent
         return await residency.catalog.find(name)
     except ModelNotFound:
         if split_source(name)[1] == "cloud":
-            raise ApiError(403, f"ollama cloud is disabled: {what}") from None
+            raise cloud_disabled(what) from None
         raise

@@ -32,6 +32,9 @@ _SYNTAX: Final = {
 }
 
 
+MISSING_BODY: Final = "missing request body"
+
+
 class InvalidBody(ValueError):
     """A request body that Go would not read; the text is what Go (or Ollama around it) says."""
 
@@ -54,7 +57,7 @@ def loads(body: bytes) -> Any:
             value, text after it is an error.
     """
     if not body.strip():
-        raise InvalidBody("missing request body")
+        raise InvalidBody(MISSING_BODY)
     if reason := too_much_structure(body):
         raise InvalidBody(reason)
     try:
