@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from registry.derived import Base, DerivedModel, Layer, ManifestRefused
+from registry.download import model_path
 from registry.errors import (
     ModelFileChanged,
     ModelFileError,
@@ -353,8 +354,23 @@ def entry_of(path: Path, *, aliases: Iterable[str] = (), digest: Digest | None =
         size=digest.identity.size,
         sha256=digest.sha256,
         modified_at=_time_of(digest.identity),
-        source=f"{pin.wheel.project} {pin.wheel.version}" if pin else "command line",
+        source=_source_of(pin) if pin else "command line",
         identity=digest.identity,
+    )
+
+
+def default_entry() -> Entry:
+    """The entry of the default model where it lies once it is fetched; it is not looked at."""
+    pin, path = DEFAULT_MODEL, model_path()
+    return Entry(
+        name=model_name(path),
+        aliases=(),
+        path=path,
+        size=pin.size,
+        sha256=pin.sha256,
+        modified_at=_time_of(None),
+        source=_source_of(pin),
+        identity=None,
     )
 
 
@@ -449,6 +465,11 @@ def _time_of(identity: FileIdentity | None) -> datetime:
 def pin_of(sha256: str) -> Pin | None:
     """The pin with these bytes, if there is one."""
     return next((pin for pin in PINS if pin.sha256 == sha256), None)
+
+
+def _source_of(pin: Pin) -> str:
+    """Where a pinned model comes from, for people."""
+    return f"{pin.wheel.project} {pin.wheel.version}"
 
 
 def model_name(path: Path) -> str:

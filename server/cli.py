@@ -15,6 +15,7 @@ from server.commands.errors import CommandError
 from server.commands.files import guard, pin, sha256, verify
 from server.commands.models import cp, list_models, list_running, rm, show, stop
 from server.commands.serving import run, serve
+from server.commands.stages import chat_template, generate, tokenize
 from server.commands.transfers import create, pull, push
 from server.commands.version import version, version_option
 
@@ -43,7 +44,8 @@ def command() -> None:
 
 _MODELS = (serve, create, run, show, stop, pull, push, list_models, list_running, cp, rm)
 _FILES = (guard, sha256, pin, verify, convert)
-for _verb in (*_MODELS, *_FILES, version):
+_STAGES = (tokenize, chat_template, generate)
+for _verb in (*_MODELS, *_FILES, *_STAGES, version):
     command.add_command(_verb)
 
 

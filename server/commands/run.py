@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -21,6 +20,7 @@ from server.commands.address import server_url, url_of
 from server.commands.client import Client, ClientError
 from server.commands.display import AnswerView, summary
 from server.commands.errors import CommandError
+from server.commands.local_model import as_file
 from server.commands.pulling import pull
 from server.commands.session import Session, format_of, think_of
 from server.commands.talk import Talk, load, stream_answer
@@ -133,7 +133,7 @@ def _connect(stack: ExitStack, model: str | None, settings: Settings) -> tuple[C
     A model file, and flags that decide what an answer is, ask for a server of our own; variables may be meant for the
     server that runs.
     """
-    if model is not None and (file := _as_file(model)) is not None:
+    if model is not None and (file := as_file(model)) is not None:
         settings, model = settings.model_copy(update={"model": file}), None
     environment = load_settings()
     deciding = ("model", "n_ctx", "n_predict", "sampling")
@@ -147,13 +147,6 @@ def _connect(stack: ExitStack, model: str | None, settings: Settings) -> tuple[C
 
     client = stack.enter_context(Client(stack.enter_context(own_server(settings))))
     return client, model or client.default_model()
-
-
-def _as_file(model: str) -> Path | None:
-    """The file that MODEL means, if it is written as a path or names a GGUF file that is there."""
-    path = Path(os.path.expanduser(model))
-    written_as_path = model.startswith(("/", "./", "../", "~"))
-    return path if written_as_path or (model.lower().endswith(".gguf") and path.is_file()) else None
 
 
 def _show_or_pull(client: Client, model: str, insecure: bool) -> dict[str, Any]:

@@ -22,8 +22,9 @@ from server.routes.common import (
     Body,
     Run,
     Style,
+    asked_model,
     checked_jobs,
-    defaults_of,
+    defaults_under,
     json_response,
     layer_of,
     ping_of,
@@ -34,12 +35,14 @@ from server.routes.common import (
     shown_name,
     within_context,
 )
+from server.settings import Settings
 from server.streams import SSE, EventStream, sse, until_disconnect
 from server.wire import layers, openai
 from server.wire.chat_output import formed
 from server.wire.llama import Format, with_native
 from server.wire.named_events import Event, NamedEvents
 from server.wire.ollama_fitting import fit_messages
+from slots.residency import Residency
 from slots.slot import Job
 
 
@@ -47,9 +50,10 @@ class ChatRun:
     """One chat request: what to run, and how its answer looks.
 
     Args:
-        request: as it came.
-        body: what it said.
-        entry: the model it names, None for the one that is served.
+        residency: who has the engine.
+        settings: what the command line says.
+        entry: the model; None for the one that is served.
+        body: what the request said.
         asked: the chat request that it means, in OpenAI's words.
         ignored: names of what was accepted and changes nothing, besides the chat request's own.
 
@@ -63,9 +67,10 @@ class ChatRun:
 
     def __init__(
         self,
-        request: Request,
-        body: Body,
+        residency: Residency,
+        settings: Settings,
         entry: Entry | None,
+        body: Body,
         asked: Mapping[str, Any],
         ignored: Iterable[str] = (),
     ) -> None:
@@ -73,11 +78,17 @@ class ChatRun:
         self.chat = openai.parse_chat(layers.body_under(layer, asked))
         self._num_ctx = layers.context_of(layer)
         unused = (*self.chat.ignored, *ignored)
-        self.run = Run(residency_of(request), entry, self._build, body, unused, num_ctx=self._num_ctx)
-        self._settings = settings_of(request)
-        self._defaults = defaults_of(request)
+        self.run = Run(residency, entry, self._build, body, unused, num_ctx=self._num_ctx)
+        self._settings = settings
+        self._defaults = defaults_under(settings)
         self._form: ChatFormat | None = None
         self._shown: Format | None = None
+
+    @classmethod
+    async def of(cls, request: Request, body: Body, asked: Mapping[str, Any], ignored: Iterable[str] = ()) -> ChatRun:
+        """That of an HTTP request, for the model that its body names. Errors as the constructor and `asked_model`."""
+        entry = await asked_model(request, body.json)
+        return cls(residency_of(request), settings_of(request), entry, body, asked, ignored)
 
     def _build(self, model: Model) -> list[Job]:
         """The job for `model`.

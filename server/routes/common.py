@@ -69,7 +69,11 @@ def metrics_of(request: Request) -> Metrics:
 
 def defaults_of(request: Request) -> Defaults:
     """What the command line says for requests that do not."""
-    settings = settings_of(request)
+    return defaults_under(settings_of(request))
+
+
+def defaults_under(settings: Settings) -> Defaults:
+    """What these settings say for requests that do not."""
     return Defaults(
         settings.sampling,
         settings.n_predict,

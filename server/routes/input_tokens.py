@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from server.routes.chat import ChatRun
-from server.routes.common import Body, asked_model, json_response, model_for, read_body
+from server.routes.common import Body, json_response, model_for, read_body
 from server.wire import anthropic, openai, responses
 
 OBJECT: Final = {"object": "response.input_tokens"}
@@ -40,7 +40,7 @@ async def message(request: Request) -> Response:
 
 async def _counted(request: Request, body: Body, chat: Mapping[str, Any]) -> dict[str, Any]:
     """The tokens of a chat request's prompt. Only the fields that make the prompt are looked at."""
-    talk = ChatRun(request, body, await asked_model(request, body.json), openai.for_prompt(chat))
+    talk = await ChatRun.of(request, body, openai.for_prompt(chat))
     model = await model_for(request, body.json)
     _, tokens = await asyncio.to_thread(talk.prompt_for, model)
     return {"input_tokens": len(tokens)}

@@ -154,7 +154,7 @@ async def detokenize(request: Request) -> Response:
 async def apply_template(request: Request) -> Response:
     """`POST /apply-template`: the prompt a chat request would become."""
     body = await read_body(request, not_an_object=openai.NO_MESSAGES)
-    talk = ChatRun(request, body, await asked_model(request, body.json), body.json)
+    talk = await ChatRun.of(request, body, body.json)
     form, _ = await asyncio.to_thread(talk.prompt_for, await model_for(request, body.json))
     return json_response({"prompt": form.prompt})
 

@@ -39,7 +39,7 @@ from slots.slot import Job
 async def chat_completions(request: Request) -> Response:
     """`POST /v1/chat/completions`, whole or streamed."""
     body = await read_body(request, not_an_object=openai.NO_MESSAGES)
-    talk = ChatRun(request, body, await asked_model(request, body.json), body.json)
+    talk = await ChatRun.of(request, body, body.json)
     chat = talk.chat
     if chat.fields.stream:
 
