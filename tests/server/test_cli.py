@@ -179,7 +179,7 @@ def test_help_imports_nothing_slow() -> None:
 def test_every_command_has_help_and_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(other.help for other in command.commands.values())
     assert main(["--help"]) == 0
-    listed = re.findall(r"^  ([a-z0-9]+) ", capsys.readouterr().out.partition("Commands:")[2], re.MULTILINE)
+    listed = re.findall(r"^  ([a-z0-9-]+) ", capsys.readouterr().out.partition("Commands:")[2], re.MULTILINE)
     assert listed == list(command.commands)
     assert {"serve", "run", "list", "ps", "show", "cp", "rm", "stop", "pull"} <= set(listed)
 
