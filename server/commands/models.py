@@ -123,7 +123,7 @@ def show(model: str, verbose: bool, **parts: bool) -> None:
     click.echo(sections(shown, verbose=verbose), nl=False)
 
 
-@click.command()
+@click.command(short_help="Copy a model to another name.")
 @click.argument("source")
 @click.argument("destination")
 def cp(source: str, destination: str) -> None:
