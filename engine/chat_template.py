@@ -17,6 +17,7 @@ from engine.chat_formats.template_markers import TemplateAnalysis
 from engine.errors import InvalidModelFile, InvalidRequest, UnplayableModel
 from engine.jinja_environment import TemplateEnvironment, prepare_source
 from engine.json_schema.kinds import json_type
+from engine.prompt_pieces import Pieces, PieceTemplate, find_loop, refusals
 from engine.template_capabilities import Capabilities, probe
 from engine.tokenizer import Tokenizer
 
@@ -151,23 +152,52 @@ class ChatTemplate:
         Raises:
             InvalidRequest: a message is malformed, or the template refuses the conversation.
         """
+        context = self._context(self._adapt(normalize_messages(messages)), add_generation_prompt, variables)
+        with refusals():
+            prompt = self._template.render(context)
+        return prompt.removeprefix(self._strip_bos).removesuffix(self._strip_eos)
+
+    def _context(self, adapted: list[Message], add_generation_prompt: bool, more: Mapping[str, Any]) -> dict[str, Any]:
+        """What the template sees."""
         now = datetime.now()
         context: dict[str, Any] = {
-            "messages": self._adapt(normalize_messages(messages)),
+            "messages": adapted,
             **self._tokens,
             "enable_thinking": self.thinks,
             "preserve_reasoning": True,
             "datetime": now.strftime("%b %d %Y"),
             "date_string": now.strftime("%d %b %Y"),
-            **variables,
+            **more,
             **({"add_generation_prompt": True} if add_generation_prompt else {}),
         }
         _spread(context)
-        try:
-            prompt = self._template.render(context)
-        except Exception as error:  # a template is code: it may raise anything
-            raise InvalidRequest(f"the chat template refuses this conversation: {error}") from None
-        return prompt.removeprefix(self._strip_bos).removesuffix(self._strip_eos)
+        return context
+
+    def pieces(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        /,
+        *,
+        add_generation_prompt: bool = True,
+        **variables: Any,
+    ) -> Pieces | None:
+        """The parts of the prompt that `render` makes of the same; None for a template whose parts are not known to
+        stay the same when messages before them go.
+
+        Raises:
+            InvalidRequest: as `render`.
+        """
+        known = specialized(self.source) is not None or not self.capabilities.supports_system_role
+        template = None if known or "messages" in variables else _piece_template(self.source)
+        if template is None:
+            return None
+        adapted = self._adapt(normalize_messages(messages))
+        contexts = [self._context(adapted, add_generation_prompt, variables)]
+        if template.refuses:  # the prompt without the opening of an answer is asked for, too
+            contexts.append(self._context(adapted, not add_generation_prompt, variables))
+        with refusals():
+            texts, *_ = [template.pieces(context) for context in contexts]
+        return Pieces(texts, template, contexts) if len(texts) == len(adapted) else None
 
     def generation_prompt(self, messages: Sequence[Mapping[str, Any]], /, **variables: Any) -> str:
         """What `add_generation_prompt` adds: the prompt with it from where it leaves the prompt without it.
@@ -226,7 +256,7 @@ def normalize_messages(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
 
 
 def _normalize(message: Mapping[str, Any]) -> Message:
-    if not isinstance(message, Mapping):
+    if type(message) is not dict and not isinstance(message, Mapping):
         raise _malformed(f"Expected 'message' to be an object, got {_dump(message)}")
     if "role" not in message:
         raise _malformed(f"Missing 'role' in message: {_dump(message)}")
@@ -244,11 +274,11 @@ def _normalize(message: Mapping[str, Any]) -> Message:
 
 def _items(value: Any) -> Sequence[Any]:
     """What the reference finds in a value that it goes through like a list."""
+    if value is None:
+        return ()
     if isinstance(value, Mapping):
         return list(value.values())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return value
-    return () if value is None else (value,)
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
 
 
 def _content(content: Any) -> str | list[Message]:
@@ -369,6 +399,14 @@ def _sources(metadata: Mapping[str, Any], given: str) -> tuple[str, str]:
     if (n_characters := max(map(len, sources))) > _MAX_CHARACTERS:
         raise UnplayableModel(f"{_KEY} has {n_characters} characters, more than {_MAX_CHARACTERS}")
     return sources
+
+
+@lru_cache(maxsize=4)
+def _piece_template(source: str) -> PieceTemplate | None:
+    """The template that shows the parts of its prompts, where these are known to stay the same; see there."""
+    tree = _ENVIRONMENT.syntax_tree(source)
+    loop = find_loop(tree)
+    return None if loop is None else PieceTemplate(tree, loop, _ENVIRONMENT)
 
 
 @lru_cache(maxsize=4)  # a header's check and the loading after it compile the same ones

@@ -26,7 +26,7 @@ from jinja2 import meta, nodes
 from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.runtime import Context
+from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.template_capabilities import is_string
@@ -184,6 +184,8 @@ _TEXT_METHODS: Final[Mapping[str, Callable[..., Any]]] = {
 }
 
 
+_LOOP: Final = frozenset({"first", "last", "index", "index0"})
+
 # Jinja2 hands the local variables along with calls.
 _SCOPES: Final = ("_loop_vars", "_block_vars")
 
@@ -272,11 +274,25 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         Raises:
             jinja2.TemplateSyntaxError: it is no template.
         """
-        return self.from_string(re.sub(r"\A(?s:.)[^\S\n]*(?=\{[%#])", "", source))
+        return self.from_string(self.syntax_tree(source))
+
+    def syntax_tree(self, source: str) -> nodes.Template:
+        """What `from_source` compiles.
+
+        Raises:
+            jinja2.TemplateSyntaxError: it is no template.
+        """
+        return self.parse(re.sub(r"\A(?s:.)[^\S\n]*(?=\{[%#])", "", source))
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Lists may grow: what a template reaches was made for this one rendering."""
         return (isinstance(obj, list) and attr in ("append", "pop")) or super().is_safe_attribute(obj, attr, value)
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """`obj.attribute`; the sandbox has nothing against those of `loop`, which every message asks for."""
+        if type(obj) is LoopContext and attribute in _LOOP:
+            return getattr(obj, attribute)
+        return super().getattr(obj, attribute)
 
     def concatenate(self, parts: Sequence[Any]) -> str:
         """What `~` makes of its operands."""
@@ -284,6 +300,8 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """What `+` makes of its operands."""
+        if type(left) is str and type(right) is str:
+            return left + right
         if isinstance(left, str) or isinstance(right, str):
             return _operand(left) + _operand(right)
         return super().call_binop(context, operator, left, right)

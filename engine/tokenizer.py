@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from engine.errors import InvalidModelFile, InvalidRequest, UnplayableModel, shown
 from engine.kernels._kernels import Bpe, Spm, Vocabulary
 from engine.pretokenizers import PRE_TOKENIZERS
-from engine.special_tokens import Roles, check_roles, kept_texts, numbers
+from engine.special_tokens import Attribute, Roles, check_roles, kept_texts, numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,7 @@ class Tokenizer:
         self.suppress = plan.suppress
         self._drop_first_space = rules.add_space_prefix
         self._clean_spaces = rules.clean_spaces
+        self._stand_apart: dict[int, bool] = {}
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, Any]) -> Tokenizer:
@@ -168,6 +169,35 @@ class Tokenizer:
             text = _SPACE_BEFORE_CONTRACTION.sub(b"", text)
         return text
 
+    def stands_apart(self, token: int) -> bool:
+        """Whether this token is cut out of any text that has its text, before the rest is tokenized: then the tokens of
+        a text that ends before it and those of the text that begins with it are those of both texts together.
+
+        That is so of a special token if no text of another one, nor its own, could lie over a part of it, and if it
+        takes no white space from what stands before it (see `Vocabulary::cut_specials`).
+        """
+        known = self._stand_apart.get(token)
+        if known is None:
+            known = self._stand_apart[token] = self._lies_alone(token)
+        return known
+
+    def _lies_alone(self, token: int) -> bool:
+        texts = self._special_texts
+        text = texts.get(token, b"")
+        if not text or text[:1].isspace() or self.attributes[token] & Attribute.LSTRIP:
+            return False
+        others = [other for number, other in texts.items() if number != token]
+        if any(text.startswith(other) or other.startswith(text) for other in others):
+            return False
+        return not any(_overlap(text, other) or _overlap(other, text) for other in texts.values())
+
+    @cached_property
+    def _special_texts(self) -> Mapping[int, bytes]:
+        """The texts of the tokens that are looked for in a text before it is tokenized."""
+        kinds = Attribute.CONTROL | Attribute.USER_DEFINED | Attribute.UNKNOWN
+        found = np.flatnonzero(self.attributes & int(kinds)).tolist()
+        return {token: self._vocabulary.piece(token, True) for token in found}
+
     def is_eog(self, token: int) -> bool:
         """Whether this token ends a generation."""
         return token in self.eog
@@ -186,6 +216,12 @@ class Tokenizer:
         if not isinstance(self._vocabulary, Bpe):
             raise TypeError("only byte-level BPE cuts text into words first")
         return self._vocabulary.split(text)
+
+
+def _overlap(first: bytes, second: bytes) -> bool:
+    """Whether `second` could begin inside `first`: behind its beginning and before its end."""
+    rests = (first[at:] for at in range(1, len(first)))
+    return any(rest.startswith(second) or second.startswith(rest) for rest in rests)
 
 
 _SPACE_BEFORE_STOP: Final = re.compile(rb" (?=[?!.,])")

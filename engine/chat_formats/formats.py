@@ -137,8 +137,7 @@ def chat_format(
             constrained answers or calls are not reproduced.
     """
     constrained = isinstance(schema, Mapping) and bool(schema)
-    if tools.tools:
-        variables = {"tools": [tool.as_json() for tool in tools.tools], **variables}
+    variables = with_tools(variables, tools)
     prompt = template.render(messages, add_generation_prompt=add_generation_prompt, **variables)
     opening = template.generation_prompt(messages, **variables)
     if continuation is not None and not continuation.message:
@@ -162,6 +161,11 @@ def chat_format(
     except InvalidRequest as error:
         raise InvalidRequest(f"{_NO_PARSER}{error}") from None
     return replace(form, prompt=prompt, generation_prompt=generation_prompt)
+
+
+def with_tools(variables: Mapping[str, Any], tools: ToolUse) -> Mapping[str, Any]:
+    """A template's variables with what may be called, unless they have others for it."""
+    return {"tools": [tool.as_json() for tool in tools.tools], **variables} if tools.tools else variables
 
 
 def _analyzed(template: Template, opening: str, tools: ToolUse, schema: Any, *, keep_reasoning: bool) -> ChatFormat:

@@ -20,7 +20,7 @@ from server.wire.infill import gap_prompt, missing_markers
 from server.wire.layers import served_context
 from server.wire.llama import Defaults, tokenize_prompt
 from server.wire.ollama_capabilities import incapable, lacking, supports_thinking, supports_tools
-from server.wire.ollama_fitting import fit_messages
+from server.wire.ollama_fitting import FEW, first_to_try, fit_messages
 from server.wire.ollama_logprobs import Logprobs
 from slots.slot import Job
 
@@ -114,17 +114,23 @@ class Jobs:
         takes_tools = template.with_tools.capabilities.supports_tools
         self.unused[:] = ["tools"] if asked.tools and not takes_tools else []
 
-        def formatted(messages: Sequence[ollama.Message]) -> Prompt:
-            chat = openai.parse_chat(asked.chat_body(messages))
-            form = openai.chat_form(chat, template, variables=self.defaults.template_variables)
+        variables = self.defaults.template_variables
+
+        def prompt_of(messages: Sequence[ollama.Message]) -> Prompt:
+            form = openai.chat_form(chat_of(messages), template, variables=variables)
             text = before + form.prompt
             return Prompt(text, tokenize_prompt(model.tokenizer, text), form, len(asked.messages) - len(messages))
 
-        found = formatted(asked.messages)
-        if len(found.tokens) > limit and asked.truncate:
-            left, _ = fit_messages(asked.messages, limit, lambda part: len(formatted(part).tokens))
-            found = formatted(left)
-        return found
+        def chat_of(messages: Sequence[ollama.Message]) -> openai.ChatRequest:
+            return openai.parse_chat(asked.chat_body(messages))
+
+        if not asked.truncate:
+            return prompt_of(asked.messages)
+        first = 0
+        if len(asked.messages) > FEW:
+            first = first_to_try(chat_of(asked.messages), template, variables, model.tokenizer, limit)
+        prompt, _ = fit_messages(asked.messages, limit, prompt_of, lambda prompt: len(prompt.tokens), first)
+        return prompt
 
 
 def check_capabilities(asked: ollama.Request, model: Model) -> None:

@@ -41,7 +41,7 @@ from server.wire import layers, openai
 from server.wire.chat_output import formed
 from server.wire.llama import Format, with_native
 from server.wire.named_events import Event, NamedEvents
-from server.wire.ollama_fitting import fit_messages
+from server.wire.ollama_fitting import FEW, first_to_try, fit_messages
 from slots.residency import Residency
 from slots.slot import Job
 
@@ -124,21 +124,19 @@ class ChatRun:
         template = openai.required_template(model.template)
         settings = self._settings
 
-        def formatted(chat: openai.ChatRequest) -> tuple[ChatFormat, list[int]]:
+        def prompt_of(messages: Sequence[Mapping[str, Any]]) -> tuple[ChatFormat, list[int]]:
+            chat = replace(self.chat, messages=tuple(map(dict, messages)))
             form = openai.chat_form(chat, template, settings.reasoning_format, settings.template_variables)
             return form, model.tokenizer.encode(form.prompt, add_special=True, parse_special=True)
 
-        found = formatted(self.chat)
+        messages = self.chat.messages
         if self._num_ctx is None:
-            return found
-        n_ctx = layers.served_context(self._num_ctx, model.n_ctx)
-        if len(found[1]) >= n_ctx and self.chat.messages:
-
-            def count(messages: Sequence[Mapping[str, Any]]) -> int:
-                return len(formatted(replace(self.chat, messages=tuple(map(dict, messages))))[1])
-
-            left, n_dropped = fit_messages(self.chat.messages, n_ctx - 1, count)
-            found = formatted(replace(self.chat, messages=tuple(map(dict, left))))
+            return prompt_of(messages)
+        n_ctx, first = layers.served_context(self._num_ctx, model.n_ctx), 0
+        if len(messages) > FEW:
+            first = first_to_try(self.chat, template, settings.template_variables, model.tokenizer, n_ctx - 1)
+        found, n_dropped = fit_messages(messages, n_ctx - 1, prompt_of, lambda prompt: len(prompt[1]), first)
+        if n_dropped:
             self.run.warnings[:] = [f"{n_dropped} messages were left out: the model keeps to a context of {n_ctx}"]
         if len(found[1]) >= n_ctx:
             raise ContextOverflow(len(found[1]), n_ctx)

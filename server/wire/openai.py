@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.chat_formats.call_ids import CallIds
-from engine.chat_formats.formats import ChatFormat, Continuation, chat_format
+from engine.chat_formats.formats import ChatFormat, Continuation, chat_format, with_tools
 from engine.chat_formats.messages import ChatMessage, MessageDelta
 from engine.chat_formats.reader import AnswerReader
+from engine.chat_formats.tools import ToolUse
 from engine.chat_template import ChatTemplate, normalize_messages
 from engine.generation import Final, Step
+from engine.prompt_pieces import Pieces
 from engine.timings import Timings
 from server.errors import BadRequest
 from server.receipts import BUILD
@@ -197,17 +199,35 @@ def chat_form(
     Raises:
         InvalidRequest: the template refuses the conversation, or the wanted form cannot be.
     """
-    given = {"enable_thinking": template.thinks and not chat.no_effort, **(variables or {}), **chat.template_kwargs}
     return chat_format(
         template.with_tools if chat.tools.tools else template,
         chat.messages,
-        variables=given,
+        variables=_variables(chat, template, variables),
         add_generation_prompt=chat.add_generation_prompt,
         continuation=chat.continuation,
         schema=chat.output.schema,
-        tools=chat.tools.use(parallel=template.with_tools.capabilities.supports_parallel_tool_calls),
+        tools=_tools(chat, template),
         keep_reasoning=(chat.reasoning_format or reasoning_format) == "none",
     )
+
+
+def prompt_pieces(
+    chat: ChatRequest, template: ChatTemplate, variables: Mapping[str, Any] | None = None
+) -> Pieces | None:
+    """The parts that its messages make of a chat request's prompt, but for a continued message; None where it is not
+    known that they are the same when messages go. Arguments and errors as of `chat_form`."""
+    given = with_tools(_variables(chat, template, variables), _tools(chat, template))
+    rendering = template.with_tools if chat.tools.tools else template
+    return rendering.pieces(chat.messages, add_generation_prompt=chat.add_generation_prompt, **given)
+
+
+def _variables(chat: ChatRequest, template: ChatTemplate, variables: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """What a request's template sees besides the conversation and the tools."""
+    return {"enable_thinking": template.thinks and not chat.no_effort, **(variables or {}), **chat.template_kwargs}
+
+
+def _tools(chat: ChatRequest, template: ChatTemplate) -> ToolUse:
+    return chat.tools.use(parallel=template.with_tools.capabilities.supports_parallel_tool_calls)
 
 
 def required_template(template: ChatTemplate | None) -> ChatTemplate:
