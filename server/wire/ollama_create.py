@@ -108,6 +108,7 @@ def parse_create(body: bytes) -> CreateRequest:
     except InvalidModelName as error:
         raise InvalidBody(str(error)) from None
     warnings: tuple[str, ...] = ()
+    stream = given.get("stream", True)
     if given.get("modelfile"):
         read, warnings = _of_modelfile(given["modelfile"])
         given = {**read, **{field: value for field, value in given.items() if value}}
@@ -116,7 +117,7 @@ def parse_create(body: bytes) -> CreateRequest:
             raise InvalidBody(reason)
     if not given.get("from") and "files" not in given:
         raise InvalidBody("neither 'from' or 'files' was specified")
-    return CreateRequest(_recipe(name, given), given.get("stream", True), warnings)
+    return CreateRequest(_recipe(name, given), stream, warnings)
 
 
 def create_fields(commands: Iterable[Command]) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -63,6 +63,14 @@ def test_a_licence_may_be_one_text_and_an_empty_one_is_none() -> None:
     assert _recipe(license="").license == ()
 
 
+@pytest.mark.parametrize("source", [{"from": "smollm2"}, {"modelfile": "FROM smollm2"}])
+@pytest.mark.parametrize(("said", "stream"), [({}, True), ({"stream": True}, True), ({"stream": False}, False)])
+def test_progress_is_streamed_unless_it_is_not_wanted(
+    source: dict[str, Any], said: dict[str, Any], stream: bool
+) -> None:
+    assert parse_create(json.dumps({"model": "mario", **source, **said}).encode()).stream is stream
+
+
 def test_a_modelfile_makes_the_same_recipe() -> None:
     modelfile = """
 FROM tiny
