@@ -31,6 +31,7 @@ from pydantic.fields import FieldInfo
 from registry.fork_file import default_folder
 from server import sampling_flags
 from server.durations import keep_alive_seconds
+from server.host_variables import DEFAULT_HOST, DEFAULT_PORT, named_address
 from server.sampling_settings import SamplingSettings
 from server.setting_types import (
     Address,
@@ -45,9 +46,6 @@ from server.setting_types import (
     optional,
     reason,
 )
-
-DEFAULT_HOST = "127.0.0.1"
-DEFAULT_PORT = 11434
 
 
 class SettingsError(Exception):
@@ -260,7 +258,7 @@ class Settings(SamplingSettings):
     host: Annotated[str, flag("--host", "BANKML_HOST LLAMA_ARG_HOST OLLAMA_HOST", "HOST")] = Field(
         DEFAULT_HOST, min_length=1, description="address to listen on"
     )
-    port: Annotated[int, flag("--port", "BANKML_PORT LLAMA_ARG_PORT OLLAMA_HOST", "PORT")] = Field(
+    port: Annotated[int, flag("--port", "BANKML_PORT BANKML_HOST LLAMA_ARG_PORT OLLAMA_HOST", "PORT")] = Field(
         DEFAULT_PORT, ge=0, le=65535, description="port to listen on (0: any free one)"
     )
     listen: Annotated[HostAndPort | None, flag("--listen", metavar="HOST:PORT")] = Field(
@@ -386,34 +384,14 @@ def environment() -> dict[str, Any]:
 
 def _from_environment(name: str, flag: Flag) -> Any:
     """The value of a field's first variable that is set, or None."""
+    if name in ("host", "port"):
+        return getattr(named_address(), name)
     if flag.off and any(os.environ.get(variable.replace("LLAMA_ARG_", "LLAMA_ARG_NO_", 1)) for variable in flag.env):
         return False
     for variable in flag.env:
         if value := os.environ.get(variable, ""):
-            return ollama_host(value)[name] if variable == "OLLAMA_HOST" else value
+            return value
     return None
-
-
-def ollama_host(value: str) -> dict[str, Any]:
-    """`OLLAMA_HOST` as Ollama reads it: [scheme://]host[:port][/path]; a bad port falls back to the default.
-
-    Returns:
-        the fields `host` and `port`.
-    """
-    text = value.strip().strip("\"'")
-    scheme, separator, rest = text.partition("://")
-    if not separator:
-        scheme, rest = "", text
-    default = {"http": 80, "https": 443}.get(scheme, DEFAULT_PORT)
-    address = rest.partition("/")[0]
-    host, port = address, ""
-    if address.startswith("["):
-        host, _, tail = address[1:].partition("]")
-        port = tail.removeprefix(":")
-    elif address.count(":") == 1:
-        host, _, port = address.partition(":")
-    number = int(port) if port.isascii() and port.isdigit() else default
-    return {"host": host or DEFAULT_HOST, "port": number if number <= 65535 else default}
 
 
 def physical_cores() -> int:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from engine.sampling import DEFAULT_SAMPLERS, RANDOM_SEED, SAMPLER_LETTERS, f32
-from server.settings import FLAGS, Settings, SettingsError, load_settings, ollama_host, physical_cores
+from server.host_variables import ollama_host
+from server.settings import FLAGS, Settings, SettingsError, load_settings, physical_cores
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +59,7 @@ def test_every_variable_of_every_setting_is_read(monkeypatch: pytest.MonkeyPatch
     for name, flag in FLAGS.items():
         for variable in flag.env:
             value = values.get(name, "on" if not flag.metavar else "3")
-            if variable == "OLLAMA_HOST":
+            if variable in ("OLLAMA_HOST", "BANKML_HOST"):
                 value = "[::1]:81"
             monkeypatch.setenv(variable, value)
             changed = getattr(load_settings(), name) != getattr(defaults, name)
@@ -111,9 +112,38 @@ def test_the_no_twin_of_a_switchs_variable_turns_it_off_whatever_its_value(monke
 def test_ollama_host_is_read_as_ollama_reads_it(
     value: str, host: str, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert ollama_host(value) == {"host": host, "port": port}
+    assert ollama_host(value) == (host, port)
     monkeypatch.setenv("OLLAMA_HOST", value)
     assert (load_settings().host, load_settings().port) == (host, port)
+
+
+@pytest.mark.parametrize(
+    ("variables", "host", "port"),
+    [
+        ({"BANKML_HOST": "1.2.3.4:80"}, "1.2.3.4", 80),
+        ({"BANKML_HOST": "1.2.3.4", "OLLAMA_HOST": "5.6.7.8:81"}, "1.2.3.4", 11434),
+        ({"BANKML_HOST": "[::1]:80", "LLAMA_ARG_PORT": "82"}, "::1", 80),
+        ({"BANKML_HOST": "1.2.3.4:80", "BANKML_PORT": "83", "LLAMA_ARG_HOST": "5.6.7.8"}, "1.2.3.4", 83),
+        ({"BANKML_HOST": "1.2.3.4", "LLAMA_ARG_PORT": "82"}, "1.2.3.4", 82),
+        ({"BANKML_HOST": "127.0.0.1,::1"}, "127.0.0.1,::1", 11434),
+        ({"BANKML_HOST": "/run/bankml.sock"}, "/run/bankml.sock", 11434),
+        ({"LLAMA_ARG_HOST": "5.6.7.8", "OLLAMA_HOST": "https://1.2.3.4"}, "5.6.7.8", 11434),
+    ],
+)
+def test_our_own_host_variable_takes_a_port_as_ollamas_does(
+    variables: dict[str, str], host: str, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert (load_settings().host, load_settings().port) == (host, port)
+    flagged = load_settings({"host": "9.9.9.9", "port": "99"})
+    assert (flagged.host, flagged.port) == ("9.9.9.9", 99)
+
+
+def test_a_port_that_is_none_is_told_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BANKML_HOST", "1.2.3.4:x")
+    with pytest.raises(SettingsError, match=r"^BANKML_HOST 'x': must be a valid integer"):
+        load_settings()
 
 
 def test_llama_servers_host_and_port_beat_ollamas_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:

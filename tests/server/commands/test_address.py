@@ -38,6 +38,8 @@ def test_ollama_host_is_read_as_ollama_reads_it(host: str, url: str, monkeypatch
     ("variables", "url"),
     [
         ({"BANKML_HOST": "10.0.0.1"}, "http://10.0.0.1:11434"),
+        ({"BANKML_HOST": "10.0.0.1:1234"}, "http://10.0.0.1:1234"),
+        ({"BANKML_HOST": "https://example.org:1/y"}, "https://example.org:1/y"),
         ({"BANKML_HOST": "::", "BANKML_PORT": "80"}, "http://[::1]:80"),
         ({"BANKML_PORT": "1234"}, "https://example.com:1234/x"),
         ({"LLAMA_ARG_HOST": "example.org,127.0.0.1"}, "http://example.org:11434"),
@@ -83,7 +85,7 @@ def test_a_loopback_address_is_this_machine(url: str, here: bool) -> None:
 @pytest.mark.parametrize(
     ("variables", "url"),
     [
-        ({"BANKML_HOST": "127.0.0.1:1234"}, "http://127.0.0.1:1234:11434"),
+        ({"BANKML_HOST": "127.0.0.1:x"}, "http://127.0.0.1:x"),
         ({"BANKML_PORT": "http"}, "http://127.0.0.1:http"),
         ({"OLLAMA_HOST": "ftp://127.0.0.1:1"}, "ftp://127.0.0.1:1"),
     ],
