@@ -148,7 +148,7 @@ def _fetch_wheel(pin: Pin, progress: Progress, config: IndexConfig | None, pip: 
 
     try:
         config = config or index.pip_config()
-        link = index.find_wheel(config, pin.wheel)
+        link = asyncio.run(index.find_wheel(config, pin.wheel))
         _transfer(config, link.url, wheel, pin, progress)
     except HashMismatch:
         raise
@@ -176,7 +176,7 @@ async def _fetch(config: IndexConfig, url: str, wheel: Path, pin: Pin, progress:
     with part:
         try:
             while True:
-                async with config.async_client(url) as client:
+                async with config.client(url) as client:
                     task = asyncio.create_task(fetch(WheelSource(client, url), part, Patience()))
                     async for done in ticks(lambda: part.completed, task):
                         progress.update(done)

@@ -2,7 +2,7 @@
 
 The index, proxy and certificates are pip's: its environment variables and configuration files, read through
 `pip config list`; without pip, its environment variables alone. The index is asked by its simple API, in JSON
-(PEP 691) or HTML (PEP 503).
+(PEP 691) or HTML (PEP 503), and no longer than whoever asks waits.
 """
 
 from __future__ import annotations
@@ -12,21 +12,24 @@ import os
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from html.parser import HTMLParser
-from typing import Any, TypeVar
+from typing import Any, Final
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 import httpx
 
 from registry.errors import DownloadError
 from registry.pins import WheelPin
-
-T = TypeVar("T")
+from registry.transfer.connection import Client, reason
+from registry.transfer.threads import Look, unwatched
 
 PUBLIC_INDEX = "https://pypi.org/simple"
 _NO_INDEX = "pip's configuration names no index that can be reached over HTTP"
+_PIP_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 0.1
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _USER_AGENT = "bankml"
 
@@ -51,25 +54,18 @@ class IndexConfig:
     trusted_hosts: frozenset[str] = frozenset()
     timeout: float = 30.0
 
-    def client(self, url: str) -> httpx.Client:
+    def client(self, url: str) -> Client:
         """A client for one host: follows redirects, uses the proxy and certificates configured.
 
         Raises:
             DownloadError: a certificate file cannot be used.
         """
-        return self._made(httpx.Client, url)
-
-    def async_client(self, url: str) -> httpx.AsyncClient:
-        """As `client`, for an event loop."""
-        return self._made(httpx.AsyncClient, url)
-
-    def _made(self, kind: Callable[..., T], url: str) -> T:
         parts = urlsplit(url)
         verify: ssl.SSLContext | bool = not ({parts.hostname, parts.netloc.rpartition("@")[2]} & self.trusted_hosts)
         try:
             if verify and (self.cert or self.client_cert):
                 verify = _ssl_context(self.cert, self.client_cert)
-            return kind(
+            return Client(
                 verify=verify,
                 proxy=self.proxy,
                 follow_redirects=True,
@@ -99,9 +95,13 @@ def _ssl_context(cert: str | None, client_cert: str | None) -> ssl.SSLContext:
     return context
 
 
-def pip_config() -> IndexConfig:
-    """pip's configuration, as `pip download` would use it here."""
-    return config_from(_pip_settings())
+def pip_config(look: Look = unwatched) -> IndexConfig:
+    """pip's configuration, as `pip download` would use it here.
+
+    Args:
+        look: called again and again while pip is asked, which is a program of its own.
+    """
+    return config_from(_pip_settings(look))
 
 
 def config_from(settings: Mapping[str, str]) -> IndexConfig:
@@ -126,12 +126,11 @@ def config_from(settings: Mapping[str, str]) -> IndexConfig:
     )
 
 
-def _pip_settings() -> dict[str, str]:
+def _pip_settings(look: Look) -> dict[str, str]:
     """pip's settings by name: files, over them the `download` section, over them the environment."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL)
-        lines = done.stdout.splitlines()
+        lines = _output_of(command, look).splitlines()
     except (OSError, subprocess.SubprocessError):
         lines = []
     found: dict[str, dict[str, str]] = {"global": {}, "download": {}}
@@ -148,6 +147,33 @@ def _pip_settings() -> dict[str, str]:
     return found["global"] | found["download"] | environment
 
 
+def _output_of(command: list[str], look: Look) -> str:
+    """What a program says that takes a minute at the most and ends well.
+
+    Raises:
+        OSError, subprocess.SubprocessError: there is none, or it does not.
+    """
+    end = time.monotonic() + _PIP_SECONDS
+    none = subprocess.DEVNULL
+    with subprocess.Popen(command, text=True, stdin=none, stdout=subprocess.PIPE, stderr=none) as process:
+        try:
+            while True:
+                look()
+                try:
+                    said, _ = process.communicate(timeout=_LOOK_SECONDS)
+                except subprocess.TimeoutExpired:
+                    if time.monotonic() > end:
+                        raise
+                else:
+                    break
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return said
+
+
 def _unquoted(value: str) -> str:
     try:
         return str(ast.literal_eval(value))
@@ -155,14 +181,14 @@ def _unquoted(value: str) -> str:
         return value.strip("'\"")
 
 
-def find_wheel(config: IndexConfig, wheel: WheelPin) -> Link:
+async def find_wheel(config: IndexConfig, wheel: WheelPin) -> Link:
     """Where the first index that has the wheel keeps it.
 
     Raises:
         DownloadError: no index has it or none can be reached; the text says which was asked.
     """
     problem = _NO_INDEX
-    for shown, found in _pages(config, wheel.project):
+    async for shown, found in _pages(config, wheel.project):
         if isinstance(found, str):
             problem = found
         elif (link := found.get(wheel.file_name)) is None:
@@ -174,14 +200,14 @@ def find_wheel(config: IndexConfig, wheel: WheelPin) -> Link:
     raise DownloadError(problem)
 
 
-def files_of(config: IndexConfig, project: str) -> dict[str, Link]:
+async def files_of(config: IndexConfig, project: str) -> dict[str, Link]:
     """Every file of a project at the first index that has any, by name.
 
     Raises:
         DownloadError: no index has one or none can be reached; the text says which was asked.
     """
     problem = _NO_INDEX
-    for shown, found in _pages(config, project):
+    async for shown, found in _pages(config, project):
         if isinstance(found, str):
             problem = found
         elif found:
@@ -191,14 +217,14 @@ def files_of(config: IndexConfig, project: str) -> dict[str, Link]:
     raise DownloadError(problem)
 
 
-def _pages(config: IndexConfig, project: str) -> Iterator[tuple[str, dict[str, Link] | str]]:
+async def _pages(config: IndexConfig, project: str) -> AsyncIterator[tuple[str, dict[str, Link] | str]]:
     """Each index's page of a project: its address without a password, and its files by name, or what is wrong."""
     for index in config.indexes:
         page = f"{index.rstrip('/')}/{project}/"
         shown = _without_password(page)
         try:
-            with config.client(page) as client:
-                response = client.get(page, headers={"Accept": _ACCEPT})
+            async with config.client(page) as client:
+                response = await client.get(page, headers={"Accept": _ACCEPT})
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             yield shown, f"cannot reach {shown}: {reason(error)}"
             continue
@@ -260,9 +286,3 @@ def _with_password_of(index: str, url: str) -> str:
 def _without_password(url: str) -> str:
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
-def reason(error: Exception) -> str:
-    """What went wrong with a connection, in one line."""
-    text = " ".join(str(error).split())
-    return text or type(error).__name__

@@ -58,6 +58,11 @@ class RegistryServer:
         blobs: bytes by digest.
         cuts: bytes after which each of the first answers with weights is cut off.
         failures: statuses that the first requests for a blob get.
+        busy: seconds, from the first request for a blob on, in which they are answered with a 429 that names them.
+        expired: statuses that the other host, which blobs are redirected to, answers its first requests with; 0 for
+            none.
+        location: where blobs are redirected to, "" for nowhere.
+        upload_location: where the next piece goes, "" for the right place.
         ranges: whether `Range` is honoured.
         stall: an event that answers with weights wait for; None for no wait.
         hold: bytes of them that are sent before that; None for half.
@@ -81,6 +86,10 @@ class RegistryServer:
     blobs: dict[str, bytes] = field(default_factory=dict)
     cuts: list[int] = field(default_factory=list)
     failures: list[int] = field(default_factory=list)
+    busy: int = 0
+    expired: list[int] = field(default_factory=list)
+    location: str = ""
+    upload_location: str = ""
     ranges: bool = True
     stall: threading.Event | None = None
     hold: int | None = None
@@ -99,6 +108,7 @@ class RegistryServer:
     uploads_elsewhere: bool = False
     upload_failures: list[int] = field(default_factory=list)
     port: int = 0
+    busy_until: float = 0.0
 
     @property
     def host(self) -> str:
@@ -196,7 +206,7 @@ class _Handler(BaseHTTPRequestHandler):
         )
         if url.path == "/token":
             self._token(parse_qs(url.query), given)
-        elif self.registry.token and url.path.startswith("/v2/") and given != f"Bearer {self.registry.token}":
+        elif self.registry.token and self._wants_token(url.path) and given != f"Bearer {self.registry.token}":
             realm = self.registry.realm or f"http://{self.registry.host}/token"
             challenge = (
                 f'Bearer realm="{realm}",service="tests",scope="repository:me/tiny:pull repository:me/tiny:push"'
@@ -214,6 +224,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._upload(found[1], body, parse_qs(url.query))
         else:
             self._send(404, b"not here")
+
+    def _wants_token(self, path: str) -> bool:
+        """Whether the request is one to the registry, not to the host that it redirects to."""
+        return path.startswith("/v2/") and not (self.registry.elsewhere and self.headers["Host"] != self.registry.host)
+
+    @property
+    def _challenge(self) -> str:
+        realm = self.registry.realm or f"http://{self.registry.host}/token"
+        return f'Bearer realm="{realm}",service="tests",scope="repository:me/tiny:pull repository:me/tiny:push"'
 
     def _token(self, query: Mapping[str, list[str]], given: str) -> None:
         asked = query.get("scope") == ["repository:me/tiny:pull", "repository:me/tiny:push"]
@@ -265,10 +284,23 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, data)
         elif self.registry.failures:
             self._send(self.registry.failures.pop(0), b"come again")
+        elif self.registry.busy and self._is_busy():
+            self._send(429, b"busy", {"Retry-After": str(self.registry.busy)})
+        elif self.registry.location:
+            self._send(307, b"", {"Location": self.registry.location.format(port=self.registry.port)})
+        elif self.headers.get("Host") != self.registry.host and (status := next(iter(self.registry.expired), 0)):
+            self.registry.expired.pop(0)
+            self._send(status, b"expired", {"WWW-Authenticate": self._challenge})
         elif self.registry.elsewhere and self.headers.get("Host") == self.registry.host:
             self._send(307, b"", {"Location": f"http://localhost:{self.registry.port}{self.path}"})
         else:
+            if self.headers.get("Host") != self.registry.host and self.registry.expired:
+                self.registry.expired.pop(0)
             self._ranged(data)
+
+    def _is_busy(self) -> bool:
+        self.registry.busy_until = self.registry.busy_until or time.monotonic() + self.registry.busy
+        return time.monotonic() < self.registry.busy_until
 
     def _ranged(self, data: bytes) -> None:
         found = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
@@ -318,7 +350,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "PATCH":
             first = int(self.headers["Content-Range"].partition("-")[0])
             held[first:] = body
-            location = f"http://{self.registry.host}/upload/{place}?state={len(held)}"
+            location = self.registry.upload_location or f"http://{self.registry.host}/upload/{place}?state={len(held)}"
             self._send(202, b"", {"Location": location})
             return
         digest = query["digest"][0]

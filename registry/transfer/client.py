@@ -9,10 +9,8 @@ it names, which must be the registry's own host, in a request that is signed wit
 from __future__ import annotations
 
 import asyncio
-import errno
 import re
 import secrets
-import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -25,25 +23,24 @@ import httpx
 import orjson
 
 from registry.names import ModelName
+from registry.transfer.connection import Client, told
 from registry.transfer.errors import NotThere, Refused, TransferError, Unauthorized
-from registry.transfer.fetch import RETRY_STATUS, Patience, reason
+from registry.transfer.fetch import RETRY_STATUS, Patience
 from registry.transfer.key import NoKey, signature
 from registry.transfer.manifest import MAX_MANIFEST, MEDIA_TYPE, Blob
 
 _LONGEST_REFUSAL: Final = 4096  # bytes of an error's body that are shown
 _LONGEST_GRANT: Final = 1 << 20  # bytes of an answer with a token
 _LONGEST_TOKEN: Final = 1 << 14  # bytes: it goes into a header
-_CHALLENGE: Final = re.compile(r'(\w+)="([^"]*)"')
-_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
-"""What OpenSSL calls an answer in plain text; versions from 3.2 on may say the second."""
+_CHALLENGE: Final = re.compile(r'\b(\w+)="([^"]*)"')
 _LOOPBACK: Final = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
 """No proxy for this machine, as Go's client has it."""
 
 
-async def open_client(patience: Patience) -> httpx.AsyncClient:
+async def open_client(patience: Patience) -> Client:
     """A client for registries; proxies and certificates are the environment's."""
     context = await asyncio.to_thread(ssl.create_default_context)
-    return httpx.AsyncClient(
+    return Client(
         verify=context,
         mounts=_LOOPBACK,
         follow_redirects=True,
@@ -66,7 +63,7 @@ class Registry:
         TransferError: the name's host can be no registry's.
     """
 
-    def __init__(self, client: httpx.AsyncClient, name: ModelName, *, insecure: bool = False) -> None:
+    def __init__(self, client: Client, name: ModelName, *, insecure: bool = False) -> None:
         self._client = client
         self._token = ""
         self.name = name
@@ -83,7 +80,7 @@ class Registry:
             httpx.HTTPError: there is no answer.
         """
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-        return self._client.stream("PUT", url, headers=headers, content=content())
+        return self._client.stream("PUT", url, headers=headers, content=content(), follow_redirects=False)
 
     async def manifest(self) -> bytes:
         """The manifest's bytes, as they are.
@@ -202,6 +199,8 @@ class Registry:
             realm = httpx.URL("")
         if not self._is_own(realm):
             host = realm.netloc.decode()
+            if host == httpx.URL(self.base).netloc.decode():
+                raise Unauthorized(f'realm "{realm}" is not reached over HTTPS')
             raise Unauthorized(f'realm host "{host}" does not match original host "{self.host}"')
         query = parse_qsl(realm.query.decode(), keep_blank_values=True)
         query.append(("service", challenge.get("service", "")))
@@ -286,41 +285,3 @@ def _token(grant: bytes) -> str:
     if isinstance(token, str) and len(token) <= _LONGEST_TOKEN and token.isascii() and token.isprintable():
         return token
     return ""
-
-
-def told(method: str, url: str, error: Exception) -> str:
-    """Why a request got no answer, in the words of Go's client, which Ollama's people know."""
-    try:
-        parts = httpx.URL(url)
-        if isinstance(error, httpx.UnsupportedProtocol):
-            parts = error.request.url  # where a redirect led
-            url = str(parts)
-    except (httpx.InvalidURL, RuntimeError):
-        parts = httpx.URL()
-    text = " ".join(_reason(error, parts).split())
-    return f'{method.capitalize()} "{url}": {text}'
-
-
-def _reason(error: Exception, url: httpx.URL) -> str:
-    """What went wrong with a connection, as Go says it where that is known."""
-    if isinstance(error, httpx.UnsupportedProtocol):
-        return f'unsupported protocol scheme "{url.scheme}"'
-    if isinstance(error, httpx.RemoteProtocolError):
-        return "EOF"
-    if isinstance(error, httpx.TooManyRedirects):
-        return "stopped after 10 redirects"
-    if isinstance(error, httpx.TimeoutException):
-        return "no answer in time"
-    host = url.raw_host.decode()  # as it was written: not every one that begins as an international one is one
-    port = url.port or (443 if url.scheme == "https" else 80)
-    text = reason(error)
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ConnectionRefusedError) or getattr(cause, "errno", None) == errno.ECONNREFUSED:
-            text = f"dial tcp {host}:{port}: connect: connection refused"
-        elif isinstance(cause, socket.gaierror):
-            text = f"dial tcp: lookup {host}: no such host"
-        elif isinstance(cause, ssl.SSLError) and cause.reason in _NO_TLS:
-            text = "http: server gave HTTP response to HTTPS client"
-        cause = cause.__cause__ or cause.__context__
-    return text

@@ -12,10 +12,13 @@ import shutil
 from collections.abc import Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, NamedTuple, Protocol
 
 import httpx
 
+from registry.transfer.connection import FINAL, reason
 from registry.transfer.errors import TransferError
 from registry.transfer.partial import N_PARTS, SMALLEST_PART, Part, PartialFile
 
@@ -34,16 +37,30 @@ class Patience:
         attempts: requests in a row, for one part, that bring nothing.
         backoff: seconds before the second of them; each further wait is twice as long, 8 seconds at the most.
         smallest_part: bytes of a part at the least.
+        longest_wait: seconds that a peer may ask for before it is asked again.
     """
 
     stall: float = 30.0
     attempts: int = 6
     backoff: float = 0.25
     smallest_part: int = SMALLEST_PART
+    longest_wait: float = 60.0
 
-    def wait(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row."""
-        return min(self.backoff * 2.0 ** (failures - 1), 8.0)
+    def wait(self, failures: int, asked: float = 0.0) -> float:
+        """Seconds to wait after so many failures in a row, and not less than the peer asked for."""
+        return max(min(self.backoff * 2.0 ** (failures - 1), 8.0), min(asked, self.longest_wait))
+
+
+def asked_wait(response: httpx.Response) -> float:
+    """Seconds after which an answer says to come again (`Retry-After`, RFC 9110 section 10.2.3); 0 for none."""
+    text = response.headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:10])
+    try:
+        when = parsedate_to_datetime(text)
+        return max((when.astimezone(UTC) - datetime.now(UTC)).total_seconds(), 0.0)
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 class Source(Protocol):
@@ -67,6 +84,13 @@ class Source(Protocol):
         Raises:
             TransferError: another try does not change it.
         """
+
+
+class _Problem(NamedTuple):
+    """What is wrong with an answer, and seconds after which it may be another."""
+
+    text: str
+    wait: float = 0.0
 
 
 class _NoRanges(Exception):
@@ -124,16 +148,18 @@ class _Fetch:
             while part.done < part.size:
                 try:
                     problem = await self._request(part)
+                except FINAL as error:
+                    raise TransferError(f"{self._source.host} cannot be followed: {reason(error)}") from error
                 except httpx.HTTPError as error:
-                    problem = reason(error)
+                    problem = _Problem(reason(error))
                 # A peer without ranges starts over: what counts is what it never brought before.
                 failures, best = (0, part.done) if part.done > best else (failures + 1, best)
                 if failures == self._patience.attempts:
-                    raise TransferError(f"max retries exceeded: {problem}")
+                    raise TransferError(f"max retries exceeded: {problem.text}")
                 if failures:
-                    await asyncio.sleep(self._patience.wait(failures))
+                    await asyncio.sleep(self._patience.wait(failures, problem.wait))
 
-    async def _request(self, part: Part) -> str:
+    async def _request(self, part: Part) -> _Problem:
         """One request for what a part misses.
 
         Returns:
@@ -148,12 +174,12 @@ class _Fetch:
                     self._check_whole(response, part)
                 case 416:
                     part.done = 0
-                    return "the range that was asked for is refused"
+                    return _Problem("the range that was asked for is refused")
                 case _:
-                    return await self._source.refusal(response)
+                    return _Problem(await self._source.refusal(response), asked_wait(response))
             self._answered.set()
             await self._receive(response, part)
-        return "the connection was closed early"
+        return _Problem("the connection was closed early")
 
     async def _receive(self, response: httpx.Response, part: Part) -> None:
         """Writes the answer's bytes into the part as they come; what was received before a cut is kept."""
@@ -259,9 +285,3 @@ async def all_of(*work: Coroutine[Any, Any, None]) -> None:
         for each in tasks:
             each.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def reason(error: Exception) -> str:
-    """What went wrong with a connection, in one line."""
-    text = " ".join(str(error).split())
-    return text or type(error).__name__

@@ -7,6 +7,7 @@ record is cut off, and the file is what it will be under its own name.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
@@ -27,6 +28,7 @@ _MAGIC: Final = b"bkparts1"
 _HEAD: Final = struct.Struct("<8sIIQ")  # magic, CRC-32 of what follows it, number of parts, bytes of the file
 _PART: Final = struct.Struct("<QQQ")  # offset, size, done
 _LONGEST_RECORD: Final = _HEAD.size + _MOST_PARTS * _PART.size
+_LARGEST: Final = (1 << 63) - _LONGEST_RECORD - (1 << 13)  # bytes of a file whose record still has a place
 _PAGE: Final = 4096  # a record that does not cross a page is written whole or not at all when the process is killed
 
 
@@ -88,8 +90,10 @@ class PartialFile:
         """Takes the file's lock, and goes on where an earlier run stopped; None while another has the lock.
 
         Raises:
-            OSError: the file cannot be made or written.
+            OSError: the file cannot be made or written; no disk has room for one of that size.
         """
+        if size > _LARGEST:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
             try:

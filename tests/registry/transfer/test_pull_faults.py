@@ -91,10 +91,11 @@ def test_a_registry_that_lies_about_a_size_is_refused(
     assert text == (f"the file at {registry.host} is {kind} than it should be: {total} bytes, not {len(weights)}")
 
 
-def test_a_full_disk_is_said_before_the_download(folder: ModelFolder, weights: bytes) -> None:
+@pytest.mark.parametrize("size", [1 << 62, 2**63 - 4096, 2**63 - 1])
+def test_a_full_disk_is_said_before_the_download(folder: ModelFolder, weights: bytes, size: int) -> None:
     with serving() as registry:
         manifest = registry.add(weights)
-        manifest["layers"][0]["size"] = 1 << 62
+        manifest["layers"][0]["size"] = size
         registry.manifests[NAME] = json.dumps(manifest).encode()
         assert refused(folder, registry, FolderError) == f"no space left in {folder.path}"
     assert registry.blob_ranges(manifest["layers"][0]["digest"]) == []

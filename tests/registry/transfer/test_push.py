@@ -84,6 +84,7 @@ def test_a_registry_that_is_busy_is_sent_the_part_again(model: Outgoing) -> None
     [
         ([503] * 9, "max retries exceeded: http status 503 Service Unavailable: come again"),
         ([403], "http status 403 Forbidden: come again"),
+        ([302], "http status 302 Found: come again"),
     ],
 )
 def test_a_registry_that_does_not_take_a_part_is_said(model: Outgoing, failures: list[int], text: str) -> None:
@@ -98,6 +99,14 @@ def test_parts_may_go_elsewhere_which_gets_no_token(model: Outgoing) -> None:
         assert pushed(registry, model)[-1].status == "success"
     assert registry.blobs[digest_of(WEIGHTS)] == WEIGHTS
     assert {each.authorization for each in registry.asked if each.method == "PUT"} == {""}
+
+
+@pytest.mark.parametrize("place", ["file:///etc/passwd", "ftp://x/", "data:,x"])
+def test_a_place_for_the_next_part_that_is_none_ends_the_push(model: Outgoing, place: str) -> None:
+    with serving(RegistryServer(upload_location=place)) as registry, pytest.raises(TransferError) as caught:
+        pushed(registry, model)
+    assert str(caught.value).startswith("the registry names a place that is none: ")
+    assert registry.manifests == {}
 
 
 def test_weights_that_are_not_what_they_were_are_not_sent(model: Outgoing) -> None:

