@@ -40,10 +40,18 @@ class ModelFileMissing(RegistryError):
 class ModelFileError(RegistryError):
     """The file is missing or cannot be read."""
 
+    _what = "model file"
+
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"cannot read model file '{path}': {reason}")
+        super().__init__(f"cannot read {self._what} '{path}': {reason}")
         self.path = path
         self.reason = reason
+
+
+class ModelDirectoryError(ModelFileError):
+    """The directory of a model is missing, or is none."""
+
+    _what = "directory"
 
 
 class ModelFileChanged(RegistryError):

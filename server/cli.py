@@ -13,10 +13,12 @@ import click
 from server.commands.conversion import convert
 from server.commands.errors import CommandError
 from server.commands.files import guard, pin, sha256, verify
+from server.commands.flags import FlagCommand
 from server.commands.models import cp, list_models, list_running, rm, show, stop
 from server.commands.serving import run, serve
 from server.commands.stages import chat_template, generate, tokenize
 from server.commands.transfers import create, pull, push
+from server.commands.usage_errors import flag_error
 from server.commands.version import version, version_option
 
 _CONTEXT = {
@@ -35,6 +37,22 @@ class Verbs(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, {"ls": "list", "start": "serve"}.get(cmd_name, cmd_name))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """An unknown flag before the verb is told in Ollama's words."""
+        given = tuple(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise CommandError(flag_error(error, given)) from error
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """An unknown verb is told in Ollama's words."""
+        if self.get_command(ctx, args[0]) is None:
+            raise CommandError(f'unknown command "{args[0]}" for "{ctx.info_name}"')
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=Verbs, context_settings=_CONTEXT, params=[version_option])
@@ -59,6 +77,15 @@ def _one_line(error: click.ClickException, arguments: list[str]) -> str:
     return text
 
 
+_USAGE = 1
+
+
+def _is_usage(error: click.ClickException, arguments: list[str]) -> bool:
+    """Whether a command line cannot be read; one with llama-server's flags is refused as their values are."""
+    verb = command.get_command(click.Context(command), arguments[0])
+    return isinstance(error, click.UsageError) and not isinstance(verb, FlagCommand)
+
+
 def _open_standard_files() -> None:
     """Gives a process started without standard files `/dev/null` for them, as no socket may have their numbers."""
     for descriptor in range(3):
@@ -72,9 +99,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the command.
 
     Returns:
-        0; 2 after one line on stderr when the command line, the environment, the model or the address cannot be used;
-        1 when a server refuses or cannot be asked, when a FORK.json cannot be read, or when the output cannot be
-        written; 130 when interrupted; what `guard`, `pin` and `verify` say.
+        0; 2 after one line on stderr when the environment, the model, the address or a flag of `serve` or `run` cannot
+        be used; 1 when another command line cannot be, when a server refuses or cannot be asked, when a file cannot be
+        read, or when the output cannot be written; 130 when interrupted; what `guard`, `pin` and `verify` say.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     _open_standard_files()
@@ -90,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     except click.ClickException as error:
         print(f"bankml: {_one_line(error, arguments)}", file=sys.stderr)
-        return getattr(error.__cause__, "exit_code", 2)
+        return getattr(error.__cause__, "exit_code", _USAGE if _is_usage(error, arguments) else 2)
     except CommandError as error:  # in Ollama's words, as its command prints them
         print(f"Error: {error}", file=sys.stderr)
         return 1

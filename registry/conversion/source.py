@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from registry.errors import ConversionRefused, ModelFileChanged, ModelFileError
+from registry.errors import ConversionRefused, ModelDirectoryError, ModelFileChanged, ModelFileError
 from registry.pins import FileIdentity, sha256_file
 from registry.progress import Progress
 
@@ -26,12 +27,18 @@ class SourceDirectory:
         path: the directory.
 
     Raises:
-        ModelFileError: it is no directory.
+        ModelDirectoryError: it is not here, or no directory.
     """
 
     def __init__(self, path: Path) -> None:
-        if not path.is_dir():
-            raise ModelFileError(path, "not a directory")
+        try:
+            is_directory = stat.S_ISDIR(path.stat().st_mode)
+        except OSError as error:
+            raise ModelDirectoryError(path, error.strerror or str(error)) from error
+        except ValueError as error:  # a NUL in the path
+            raise ModelDirectoryError(path, str(error)) from error
+        if not is_directory:
+            raise ModelDirectoryError(path, "not a directory")
         self.path = path
         self._used: dict[str, FileIdentity] = {}
         self._open = ExitStack()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Make a GGUF file of a directory of safetensors.")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("-o", "--outfile", required=True, type=click.Path(path_type=Path), help="The file to write.")
-@click.option("--outtype", type=click.Choice(["f16"]), default="f16", help="The type of the weights. (default: f16)")
+@click.option("--outtype", metavar="f16", default="f16", help="The type of the weights; no other is written.")
 @click.option("--model-name", metavar="NAME", help="The model's name, instead of what its files and folder say.")
 @click.option("--fork", type=click.Path(path_type=Path), help="Also write a FORK.json that pins the file.")
 @click.option("--source", metavar="TEXT", help="Where the directory came from, for the FORK.json. (default: its path)")
@@ -41,6 +41,8 @@ def convert(
 
     progress = OnTerminal()
     try:
+        if outtype != "f16":
+            raise ConversionRefused(f"--outtype {outtype} is not written, only f16 is")
         report = run(directory, outfile, ConversionOptions(model_name, ignore_model_card), progress=progress)
         if fork is not None:
             _fork_file(report, source or str(directory.resolve())).write(fork)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from server.commands.errors import CommandError
+from server.commands.usage_errors import OllamaCommand
 
 if TYPE_CHECKING:
     from server.commands.client import Client
@@ -20,15 +21,15 @@ _PARTS = ("license", "modelfile", "parameters", "system", "template")
 _ZERO = datetime(1, 1, 1, tzinfo=UTC)
 
 
-@click.command("list", short_help="List the models of the server.")
-@click.argument("prefix", required=False)
-def list_models(prefix: str | None) -> None:
+@click.command("list", cls=OllamaCommand, short_help="List the models of the server.")
+@click.argument("prefixes", metavar="[PREFIX]", nargs=-1)
+def list_models(prefixes: tuple[str, ...]) -> None:
     """List the models of the server, or those whose names begin with PREFIX."""
     from server.commands.client import Client
 
     with Client.from_environment() as client:
         models = client.models()
-    click.echo(listing(models, prefix or "", datetime.now(UTC)), nl=False)
+    click.echo(listing(models, "".join(prefixes[:1]), datetime.now(UTC)), nl=False)
 
 
 def listing(models: list[dict[str, Any]], prefix: str, now: datetime) -> str:
@@ -50,15 +51,15 @@ def listing(models: list[dict[str, Any]], prefix: str, now: datetime) -> str:
     return table(rows, _LISTED)
 
 
-@click.command("ps")
-@click.argument("prefix", required=False)
-def list_running(prefix: str | None) -> None:
+@click.command("ps", cls=OllamaCommand)
+@click.argument("prefixes", metavar="[PREFIX]", nargs=-1)
+def list_running(prefixes: tuple[str, ...]) -> None:
     """List the models in memory."""
     from server.commands.client import Client
 
     with Client.from_environment() as client:
         models = client.get("/api/ps").get("models") or []
-    click.echo(running(models, prefix or "", datetime.now(UTC)), nl=False)
+    click.echo(running(models, "".join(prefixes[:1]), datetime.now(UTC)), nl=False)
 
 
 def running(models: list[dict[str, Any]], prefix: str, now: datetime) -> str:
@@ -96,7 +97,7 @@ def _time(text: str) -> datetime:
     return _ZERO if text.startswith("0001-") else datetime.fromisoformat(text).astimezone(UTC)
 
 
-@click.command()
+@click.command(cls=OllamaCommand)
 @click.argument("model")
 @click.option("--license", is_flag=True, help="Only its licence.")
 @click.option("--modelfile", is_flag=True, help="Only its Modelfile.")
@@ -123,7 +124,7 @@ def show(model: str, verbose: bool, **parts: bool) -> None:
     click.echo(sections(shown, verbose=verbose), nl=False)
 
 
-@click.command(short_help="Copy a model to another name.")
+@click.command(cls=OllamaCommand, short_help="Copy a model to another name.")
 @click.argument("source")
 @click.argument("destination")
 def cp(source: str, destination: str) -> None:
@@ -135,7 +136,7 @@ def cp(source: str, destination: str) -> None:
     click.echo(f"copied '{source}' to '{destination}'")
 
 
-@click.command()
+@click.command(cls=OllamaCommand)
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 def rm(models: tuple[str, ...]) -> None:
     """Remove models; weights that no other model uses go too."""
@@ -154,7 +155,7 @@ def rm(models: tuple[str, ...]) -> None:
             click.echo(f"deleted '{model}'")
 
 
-@click.command()
+@click.command(cls=OllamaCommand)
 @click.argument("model")
 def stop(model: str) -> None:
     """Unload a model from memory."""

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from server.commands.usage_errors import OllamaCommand
+
 if TYPE_CHECKING:
     from registry.names import ModelName
 
 _insecure = click.option("--insecure", is_flag=True, help="The registry may be reached over plain HTTP.")
 
 
-@click.command(short_help="Make a model out of a Modelfile.")
+@click.command(cls=OllamaCommand, short_help="Make a model out of a Modelfile.")
 @click.argument("model")
 @click.option(
     "-f", "--file", type=click.Path(path_type=Path), help="The Modelfile (default: Modelfile, else the model here)."
@@ -28,7 +30,7 @@ def create(model: str, file: Path | None, quantize: str) -> None:
         make(client, model, file, quantize)
 
 
-@click.command(short_help="Fetch a model from a registry.")
+@click.command(cls=OllamaCommand, short_help="Fetch a model from a registry.")
 @click.argument("model", required=False)
 @_insecure
 @click.option("--offline", is_flag=True, envvar="LLAMA_ARG_OFFLINE", help="Fetch nothing: only say what is here.")
@@ -74,7 +76,7 @@ def _pull_default(offline: bool) -> None:
     click.echo(path)
 
 
-@click.command()
+@click.command(cls=OllamaCommand)
 @click.argument("model")
 @_insecure
 def push(model: str, insecure: bool) -> None:

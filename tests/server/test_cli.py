@@ -118,7 +118,6 @@ def test_a_whole_command_line_of_llama_server_is_taken() -> None:
         ("serve --offline", None),
         ("pull --offline", None),
         ("pull mario --offline", "--offline forbids fetching 'mario'"),
-        ("dance", "No such command 'dance'."),
         ("run --port x", "--port 'x': must be a valid integer, unable to parse string as an integer"),
     ],
 )

@@ -40,6 +40,16 @@ def test_the_command_refuses_with_the_reason(tmp_path: Path, capfd: pytest.Captu
     assert capfd.readouterr().err.startswith(
         "bankml convert: refuse: the architecture GemmaForCausalLM is not converted"
     )
-    assert main(["convert", str(tmp_path / "none"), "-o", str(output)]) == 1
     assert main(["convert", str(directory), "-o", str(output), "--outtype", "q8_0"]) == 2
+    assert capfd.readouterr().err == "bankml convert: refuse: --outtype q8_0 is not written, only f16 is\n"
     assert not output.exists()
+
+
+def test_a_directory_that_cannot_be_read_is_exit_1(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    for name, reason in (("none", "No such file or directory"), ("file", "not a directory")):
+        assert main(["convert", str(tmp_path / name), "-o", str(tmp_path / "tiny.gguf")]) == 1
+        said = f"bankml convert: cannot read directory '{tmp_path / name}': {reason}\n"
+        assert capfd.readouterr().err == said
+    assert main(["convert", str(tmp_path)]) == 1
+    assert capfd.readouterr().err == "bankml: Missing option '-o' / '--outfile'.\n"
