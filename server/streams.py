@@ -105,6 +105,28 @@ async def until_set(stop: asyncio.Event, items: AsyncGenerator[T, None]) -> Asyn
         stopping.cancel()
 
 
+async def unless_set(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled as soon as `stop` is set.
+
+    Raises:
+        ServerStopping: it was set first; `work` has ended by then.
+    """
+    task = asyncio.ensure_future(work)
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ServerStopping
+        return task.result()
+    finally:
+        stopping.cancel()
+        task.cancel()
+        while not task.done():
+            await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()  # what the cancellation made of it is told as the stop that it was
+
+
 async def _next(items: AsyncGenerator[T, None]) -> T:
     return await anext(items)
 

@@ -66,6 +66,7 @@ class PackageIndex:
         ranges: whether `Range` is honoured.
         page: the index page's form: `json`, `html`, or `none` (404).
         failures: statuses that the first requests for the file are answered with.
+        stall: an event that the page waits for; None for no wait.
         wheel: the file's bytes.
         stated_sha256: the hash the page states, None for none.
         asked: the `Range` header of each request for the file, "" for none.
@@ -75,6 +76,7 @@ class PackageIndex:
     ranges: bool = True
     page: str = "json"
     failures: list[int] = field(default_factory=list)
+    stall: threading.Event | None = None
     wheel: bytes = WHEEL
     stated_sha256: str | None = PIN.wheel.sha256
     asked: list[str] = field(default_factory=list)
@@ -100,9 +102,17 @@ def _handler(index: PackageIndex) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
+        def handle_one_request(self) -> None:
+            try:
+                super().handle_one_request()
+            except ConnectionError:  # who asked is gone
+                self.close_connection = True
+
         def do_GET(self) -> None:
             index.headers.append({name.lower(): value for name, value in self.headers.items()})
             if self.path == "/simple/tiny-model/" and index.page != "none":
+                if index.stall is not None:
+                    index.stall.wait()
                 kind, body = index.page_bytes()
                 self._send(200, body, {"Content-Type": kind})
             elif self.path == f"/files/{PIN.wheel.file_name}":
@@ -156,6 +166,8 @@ def serving(index: PackageIndex) -> Iterator[PackageIndex]:
     try:
         yield index
     finally:
+        if index.stall is not None:
+            index.stall.set()
         server.shutdown()
         server.server_close()
         thread.join()

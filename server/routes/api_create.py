@@ -17,7 +17,7 @@ from registry.names import ModelName
 from server.errors import ApiError, as_api_error, log_failure
 from server.routes.api_transfers import puller_of
 from server.routes.common import folder_of, json_response, parsed, residency_of
-from server.streams import NDJSON, EventStream, ndjson, until_disconnect, until_set
+from server.streams import NDJSON, EventStream, ndjson, unless_set, until_disconnect, until_set
 from server.wire.ollama_answers import error
 from server.wire.ollama_create import CreateRequest, parse_create
 from server.wire.ollama_transfers import line
@@ -51,7 +51,7 @@ async def post_blob(request: Request) -> Response:
         return Response()
     await asyncio.to_thread(folder.require_space, int(request.headers.get("content-length", 0)))
     with await asyncio.to_thread(folder.blob_writer, digest) as writer:
-        await _receive(request, writer)
+        await unless_set(residency_of(request).interrupted, _receive(request, writer))
         await asyncio.to_thread(writer.commit)
     return Response(status_code=201)
 
