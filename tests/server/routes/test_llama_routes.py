@@ -240,7 +240,10 @@ def test_progress_comes_before_the_first_token_of_a_stream(start_server: Callabl
         ({f"field{n}": 1 for n in range(1025)}, "the body has more than 1024 fields"),
         ({"prompt": ["x"] * 1025}, '"prompt" has more than 1024 prompts'),
         ({"prompt": [[]] * 100_001}, "the body has more than 100000 arrays and objects"),
-        ({"n_probs": 49152, "n_predict": 200}, "the answer has more than 1000000 probabilities; ask for fewer"),
+        (
+            {"n_probs": 49152, "n_predict": 200, "ignore_eos": True},
+            "the answer has more than 1000000 probabilities; ask for fewer",
+        ),
     ],
 )
 def test_what_would_take_all_time_or_memory_is_refused(client: httpx.Client, body: dict[str, Any], says: str) -> None:
