@@ -16,6 +16,7 @@ from server.cors import Origins
 from server.errors import ApiError, handle
 from server.guards import READ_TIMEOUT, Guards
 from server.metrics import Gauge, Metrics
+from server.parse_queue import ParseQueue
 from server.routes import (
     api,
     api_account,
@@ -81,6 +82,7 @@ def create_app(settings: Settings, residency: Residency) -> Starlette:
             yield
         finally:
             await residency.stop()
+            app.state.parse_queue.close()
 
     app = Starlette(
         routes=ROUTES,
@@ -99,6 +101,7 @@ def create_app(settings: Settings, residency: Residency) -> Starlette:
     app.router.redirect_slashes = False  # llama-server knows no such thing
     app.state.settings = settings
     app.state.residency = residency
+    app.state.parse_queue = ParseQueue()
     app.state.readings = bankml.Readings()
     app.state.metrics = Metrics(residency.options.n_batch)
     app.state.metrics.gauges += _parked_gauges(residency)

@@ -18,27 +18,29 @@ from engine.chat_formats.reader import AnswerReader
 from engine.generation import Step
 from engine.timings import Timings
 from registry.catalog import Entry
+from registry.headers import look
 from server.answers import Answer, open_answer, open_lease
-from server.errors import as_api_error, log_failure
+from server.errors import BadRequest, as_api_error, log_failure
 from server.receipts import Receipt
 from server.routes.api_jobs import Jobs, check_capabilities
 from server.routes.api_names import entry_for
-from server.routes.common import defaults_of, json_response, parsed, residency_of
+from server.routes.common import as_bad_request, defaults_of, in_turn, json_response, parsed, residency_of
 from server.streams import NDJSON, EventStream, ndjson, until_disconnect
 from server.wire import ollama
 from server.wire import ollama_answers as shown_as
+from server.wire.golang import InvalidBody
+from server.wire.ollama_capabilities import check
+from slots.residency import Residency
 
 
 async def generate(request: Request) -> Response:
     """`POST /api/generate`."""
-    body = await request.body()
-    return await _answer(request, parsed(ollama.parse_generate, body), body)
+    return await _answer(request, await parsed(request, ollama.parse_generate))
 
 
 async def chat(request: Request) -> Response:
     """`POST /api/chat`."""
-    body = await request.body()
-    return await _answer(request, parsed(ollama.parse_chat, body), body)
+    return await _answer(request, await parsed(request, ollama.parse_chat))
 
 
 class _Talk:
@@ -47,34 +49,25 @@ class _Talk:
     Args:
         request: as it came.
         entry: the model it names.
-        asked: what it asks.
+        asked: what it asks, with what the model adds.
         body: its bytes.
-
-    Raises:
-        BadRequest: what the model adds to the request cannot be played.
     """
 
     def __init__(self, request: Request, entry: Entry, asked: ollama.Request, body: bytes) -> None:
         self._body = body
         self._residency = residency_of(request)
         self._entry = entry
-        self.asked = asked = asked.under(entry.layer)
+        self.asked = asked
         self._jobs = Jobs(asked, defaults_of(request))
         self._keep_alive = self._residency.keep_alive if asked.keep_alive is None else asked.keep_alive
         self._started_ns = self._loaded_ns = time.perf_counter_ns()
 
     async def load(self) -> dict[str, Any]:
-        """Load the model, or unload it, and say so."""
-        asked, residency = self.asked, self._residency
-        if asked.keep_alive != 0:
-            num_ctx = asked.options.num_ctx
-            async with residency.acquire(self._entry, self._keep_alive, num_ctx=num_ctx) as lease:
-                check_capabilities(asked, lease.model)
-                return shown_as.nothing_done(asked.api, asked.model, "load")
-        resident = residency.current()
-        if resident is not None and resident.entry.same_weights(self._entry):
-            await residency.unload(self._entry)
-        return shown_as.nothing_done(asked.api, asked.model, "unload")
+        """Load the model and say so."""
+        asked, num_ctx = self.asked, self.asked.options.num_ctx
+        async with self._residency.acquire(self._entry, self._keep_alive, num_ctx=num_ctx) as lease:
+            check_capabilities(asked, lease.model)
+            return shown_as.nothing_done(asked.api, asked.model, "load")
 
     async def render(self) -> dict[str, Any]:
         """The prompt, and no answer."""
@@ -188,8 +181,13 @@ class _Talk:
         )
 
 
-async def _answer(request: Request, asked: ollama.Request, body: bytes) -> Response:
-    talk = _Talk(request, await entry_for(residency_of(request), asked.model), asked, body)
+async def _answer(request: Request, given: ollama.Given) -> Response:
+    body, residency = await request.body(), residency_of(request)
+    entry = await entry_for(residency, given.model)
+    if given.unloads:
+        return json_response(await until_disconnect(request, _unload(residency, entry, given)))
+    talk = _Talk(request, entry, await _requested(request, entry, given, len(body)), body)
+    asked = talk.asked
     if asked.only_loads:
         return json_response(await until_disconnect(request, talk.load()))
     if asked.renders:
@@ -197,6 +195,30 @@ async def _answer(request: Request, asked: ollama.Request, body: bytes) -> Respo
     if asked.stream:
         return EventStream(talk.lines(), NDJSON)
     return json_response(await until_disconnect(request, talk.whole()))
+
+
+async def _unload(residency: Residency, entry: Entry, given: ollama.Given) -> dict[str, Any]:
+    """Unload the model, and say so."""
+    resident = residency.current()
+    if resident is not None and resident.entry.same_weights(entry):
+        await residency.unload(entry)
+    return shown_as.nothing_done(given.api, given.model, "unload")
+
+
+async def _requested(request: Request, entry: Entry, given: ollama.Given, n_bytes: int) -> ollama.Request:
+    """The request that a body is, with what its model adds.
+
+    Raises:
+        BadRequest: what is wrong with it; but what the model cannot do goes before it, as in Ollama.
+    """
+    as_bad_request(given.check)
+    try:
+        return await in_turn(request, n_bytes, lambda: given.request().under(entry.layer))
+    except InvalidBody as error:
+        header, _ = await asyncio.to_thread(look, entry, residency_of(request).options)
+        if header is not None:
+            check(given, header.template, pools=header.pools, fills_gaps=header.fills_gaps)
+        raise BadRequest(str(error)) from None
 
 
 routes = [

@@ -28,7 +28,7 @@ _PIECE: Final = 1 << 20
 
 async def create(request: Request) -> Response:
     """`POST /api/create`: a model out of another one, or out of blobs."""
-    asked = await asyncio.to_thread(parsed, parse_create, await request.body())  # a Modelfile may be long
+    asked = await parsed(request, parse_create)
     folder_of(request)
     steps = until_set(residency_of(request).interrupted, _steps(request, asked))
     if asked.stream:

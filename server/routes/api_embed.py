@@ -20,7 +20,7 @@ from server.answers import open_lease
 from server.errors import ApiError
 from server.receipts import Receipt
 from server.routes.api_names import entry_for
-from server.routes.common import json_response, parsed, residency_of, settings_of
+from server.routes.common import as_bad_request, json_response, parsed, residency_of, settings_of
 from server.routes.embeddings import Batch, pooling_of
 from server.streams import until_disconnect
 from server.wire.embeddings import SLOT_FORM, json_list
@@ -33,8 +33,10 @@ from server.wire.ollama_embed import (
     legacy_embedding_json,
     parse_embed,
     parse_embeddings,
+    texts_of,
     tokens_of,
 )
+from server.wire.ollama_options import parse_options
 from slots.embedding import embed_all
 
 
@@ -58,9 +60,8 @@ class Embedded:
 async def embed(request: Request) -> Response:
     """`POST /api/embed`."""
     started_ns = time.perf_counter_ns()
-    body = await request.body()
-    asked = parsed(parse_embed, body)
-    work = _embedded(request, asked, body, started_ns, lambda vector: embedding_json(vector, asked.dimensions))
+    asked = await parsed(request, parse_embed)
+    work = _embedded(request, asked, started_ns, lambda vector: embedding_json(vector, asked.dimensions))
     done = await until_disconnect(request, work)
     answer: dict[str, Any] = {
         "model": asked.model,
@@ -77,9 +78,8 @@ async def embed(request: Request) -> Response:
 async def embeddings(request: Request) -> Response:
     """`POST /api/embeddings`."""
     started_ns = time.perf_counter_ns()
-    body = await request.body()
-    asked = parsed(parse_embeddings, body)
-    done = await until_disconnect(request, _embedded(request, asked, body, started_ns, legacy_embedding_json))
+    asked = await parsed(request, parse_embeddings)
+    done = await until_disconnect(request, _embedded(request, asked, started_ns, legacy_embedding_json))
     answer: dict[str, Any] = {"embedding": orjson.Fragment(done.vectors[0] if done.vectors else b"[]")}
     if done.receipt is not None:
         answer["bankml_receipt"] = done.receipt
@@ -87,23 +87,26 @@ async def embeddings(request: Request) -> Response:
 
 
 async def _embedded(
-    request: Request, asked: EmbedRequest, body: bytes, started_ns: int, shown: Callable[[FloatArray], bytes]
+    request: Request, asked: EmbedRequest, started_ns: int, shown: Callable[[FloatArray], bytes]
 ) -> Embedded:
     """Load the model, wait for the engine and embed.
 
     Args:
         shown: a vector as JSON.
     """
-    residency, settings = residency_of(request), settings_of(request)
+    residency, settings, body = residency_of(request), settings_of(request), await request.body()
     keep_alive = residency.keep_alive if asked.keep_alive is None else asked.keep_alive
     try:
         entry = await entry_for(residency, asked.model)
     except ModelNotFound:
+        as_bad_request(texts_of, asked)  # which Ollama looks at first
         raise ApiError(404, f"model {quote(asked.model)} not found, try pulling it first") from None
+    asked_texts = as_bad_request(texts_of, asked)
+    as_bad_request(parse_options, asked.options)
     num_ctx = parsed_options(entry.layer, asked.options).num_ctx
 
     def build(model: Model) -> Batch[EmbedRequest]:
-        if not asked.texts:
+        if not asked_texts:
             return Batch(asked, [], Pooling.NONE)
         pooling = pooling_of(settings, model)
         if pooling is Pooling.NONE:
@@ -111,7 +114,7 @@ async def _embedded(
                 501, f"{lacking(asked.model, 'embeddings')}: its file names no pooling; start the server with --pooling"
             )
         n_ctx = served_context(num_ctx, model.n_ctx)
-        texts = [tokens_of(text, model, n_ctx, splits=pooling.splits, cuts=asked.cuts) for text in asked.texts]
+        texts = [tokens_of(text, model, n_ctx, splits=pooling.splits, cuts=asked.cuts) for text in asked_texts]
         return Batch(asked, texts, pooling)
 
     async with open_lease(residency, entry, build, keep_alive=keep_alive, num_ctx=num_ctx) as (lease, batch):

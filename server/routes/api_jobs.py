@@ -10,16 +10,14 @@ from engine.chat_formats.formats import ChatFormat
 from engine.errors import ContextOverflow
 from engine.model import Model
 from engine.pooling import Pooling
-from server.errors import BadRequest
 from server.routes.common import checked_jobs
-from server.wire import ollama, openai
+from server.wire import ollama, ollama_capabilities, openai
 from server.wire.chat_output import formed
 from server.wire.fields import parse_fields
 from server.wire.golang import as_text
 from server.wire.infill import gap_prompt, missing_markers
 from server.wire.layers import served_context
 from server.wire.llama import Defaults, tokenize_prompt
-from server.wire.ollama_capabilities import incapable, lacking, supports_thinking, supports_tools
 from server.wire.ollama_fitting import FEW, first_to_try, fit_messages
 from server.wire.ollama_logprobs import Logprobs
 from slots.slot import Job
@@ -134,17 +132,11 @@ class Jobs:
 
 
 def check_capabilities(asked: ollama.Request, model: Model) -> None:
-    """Make sure that the model can do what is asked, by Ollama's rules and in its words.
+    """Make sure that the model can do what is asked; see `ollama_capabilities.check`.
 
     Raises:
         BadRequest: it cannot.
     """
     template = "" if model.template is None else model.template.source
-    if model.pooling is not Pooling.NONE:
-        raise BadRequest(lacking(asked.model, asked.api))
-    if asked.think and not supports_thinking(template):
-        raise BadRequest(lacking(asked.model, "thinking"))
-    if asked.tools and not supports_tools(template):
-        raise BadRequest(incapable(asked.model, "tools"))
-    if asked.suffix and missing_markers(model.tokenizer):
-        raise BadRequest(incapable(asked.model, "insert"))
+    pools, fills_gaps = model.pooling is not Pooling.NONE, not missing_markers(model.tokenizer)
+    ollama_capabilities.check(asked, template, pools=pools, fills_gaps=fills_gaps)

@@ -62,7 +62,7 @@ async def ps(request: Request) -> Response:
 
 async def show(request: Request) -> Response:
     """`POST /api/show`: one model's details, template and metadata."""
-    asked = parsed(ollama_models.parse_show, await request.body())
+    asked = await parsed(request, ollama_models.parse_show)
     residency = residency_of(request)
     try:
         entry = await entry_for(residency, asked.model, DETAILS)
@@ -79,7 +79,7 @@ async def show(request: Request) -> Response:
 
 async def copy(request: Request) -> Response:
     """`POST /api/copy`: a derived model under another name; of a file, an empty layer over it."""
-    source, destination, written = parsed(ollama_models.parse_copy, await request.body())
+    source, destination, written = await parsed(request, ollama_models.parse_copy)
     folder = folder_of(request)
     await asyncio.to_thread(_copy, residency_of(request).catalog, folder, source, destination, written)
     return Response()
@@ -106,7 +106,7 @@ async def delete(request: Request) -> Response:
 
     A file that is pinned, or was given on the command line, stays.
     """
-    name, written = parsed(ollama_models.parse_delete, await request.body())
+    name, written = await parsed(request, ollama_models.parse_delete)
     residency = residency_of(request)
     try:
         entry = await residency.catalog.find(written)

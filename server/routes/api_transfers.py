@@ -31,7 +31,7 @@ Lines = AsyncGenerator[Progress, None]
 
 async def pull(request: Request) -> Response:
     """`POST /api/pull`: a model out of a registry. Cut off, it goes on where it stopped when asked for again."""
-    asked = parsed(wire.parse_pull, await request.body())
+    asked = await parsed(request, wire.parse_pull)
     return await _answer(request, asked, puller_of(request).pull(asked.name, insecure=asked.insecure))
 
 
@@ -55,7 +55,7 @@ def puller_of(request: Request) -> Puller:
 
 async def push(request: Request) -> Response:
     """`POST /api/push`: a model into the registry that its name names."""
-    asked = parsed(wire.parse_push, await request.body())
+    asked = await parsed(request, wire.parse_push)
     folder_of(request)
     _require_network(request)
     return await _answer(request, asked, _pushed(request, asked))

@@ -25,6 +25,7 @@ from server.routes.common import (
     asked_model,
     checked_jobs,
     defaults_under,
+    in_turn,
     json_response,
     layer_of,
     ping_of,
@@ -88,7 +89,8 @@ class ChatRun:
     async def of(cls, request: Request, body: Body, asked: Mapping[str, Any], ignored: Iterable[str] = ()) -> ChatRun:
         """That of an HTTP request, for the model that its body names. Errors as the constructor and `asked_model`."""
         entry = await asked_model(request, body.json)
-        return cls(residency_of(request), settings_of(request), entry, body, asked, ignored)
+        residency, settings = residency_of(request), settings_of(request)
+        return await in_turn(request, len(body.raw), cls, residency, settings, entry, body, asked, ignored)
 
     def _build(self, model: Model) -> list[Job]:
         """The job for `model`.

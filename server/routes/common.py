@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import orjson
 from starlette.requests import Request
@@ -24,16 +25,18 @@ from server.answers import Answer, Build, open_answer
 from server.errors import JSON, BadRequest, error_object, log_failure
 from server.json_bytes import json_bytes
 from server.metrics import Metrics
+from server.parse_queue import ParseQueue
 from server.receipts import Receipt
 from server.settings import Settings
 from server.streams import sse
 from server.wire import layers
-from server.wire.fields import MAX_WORDS, CompletionFields
+from server.wire.fields import MAX_WORDS, CompletionFields, parse_fields
 from server.wire.golang import InvalidBody
 from server.wire.llama import Defaults, build_job, choices, json_object
 from slots.residency import Residency
 from slots.slot import Job
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -112,6 +115,12 @@ class Body:
     read_ns: int
 
 
+async def in_turn(request: Request, n_bytes: float, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """`ParseQueue.run` of the server's one."""
+    queue: ParseQueue = request.app.state.parse_queue
+    return await queue.run(n_bytes, function, *args, **kwargs)
+
+
 async def read_body(request: Request, *, not_an_object: str = "") -> Body:
     """The body of a POST.
 
@@ -123,7 +132,7 @@ async def read_body(request: Request, *, not_an_object: str = "") -> Body:
     """
     raw = await request.body()
     read_ns = time.perf_counter_ns()
-    value = parse_json(raw)
+    value = await in_turn(request, len(raw), parse_json, raw)
     if not_an_object and not isinstance(value, dict):
         raise BadRequest(not_an_object)
     body = json_object(value)
@@ -147,10 +156,16 @@ def parse_json(raw: bytes) -> Any:
         raise BadRequest(f"[json.exception.parse_error.101] parse error at {where}: {error.msg}") from None
 
 
-def parsed(parse: Callable[[bytes], T], body: bytes) -> T:
+async def parsed(request: Request, parse: Callable[[bytes], T]) -> T:
     """What one of Ollama's parsers reads from the body; what is wrong with it is a 400."""
+    body = await request.body()
+    return await in_turn(request, len(body), as_bad_request, parse, body)
+
+
+def as_bad_request(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What `function` returns; where it finds something wrong with a body of Ollama's, that is a 400."""
     try:
-        return parse(body)
+        return function(*args, **kwargs)
     except InvalidBody as error:
         raise BadRequest(str(error)) from None
 
@@ -175,6 +190,23 @@ async def asked_model(request: Request, body: Mapping[str, Any]) -> Entry | None
 def layer_of(entry: Entry | None) -> Layer | None:
     """What a model adds to a request; None where one file answers whatever the name."""
     return None if entry is None else entry.layer
+
+
+async def completion_fields(
+    request: Request, body: Body, entry: Entry | None, known: frozenset[str]
+) -> tuple[CompletionFields, int | None]:
+    """The fields of a completion request, and the context that its model keeps to, None for all there is.
+
+    Args:
+        known: as of `parse_fields`.
+
+    Raises:
+        BadRequest: what is wrong with them, or what the model adds cannot be played.
+    """
+    layer = layer_of(entry)
+    num_ctx, asked = layers.context_of(layer), layers.body_under(layer, body.json)
+    n_bytes = math.inf if "json_schema" in asked else len(body.raw)  # of which a short one makes a long grammar
+    return await in_turn(request, n_bytes, parse_fields, asked, known), num_ctx
 
 
 async def model_for(request: Request, body: Mapping[str, Any]) -> Model:

@@ -19,7 +19,16 @@ from registry.catalog import Entry
 from server.answers import open_lease
 from server.errors import ApiError
 from server.receipts import Receipt
-from server.routes.common import Body, asked_model, json_response, read_body, residency_of, settings_of, shown_name
+from server.routes.common import (
+    Body,
+    asked_model,
+    in_turn,
+    json_response,
+    read_body,
+    residency_of,
+    settings_of,
+    shown_name,
+)
 from server.settings import Settings
 from server.streams import until_disconnect
 from server.wire import embeddings as wire
@@ -91,7 +100,7 @@ async def rerank(request: Request) -> Response:
     if not settings.embeds or settings.pooling_type != Pooling.RANK:
         raise ApiError(501, "This server does not support reranking. Start it with `--reranking`")
     body = await read_body(request)
-    parsed = rerank_wire.parse(body.json)
+    parsed = await in_turn(request, len(body.raw), rerank_wire.parse, body.json)
     done = await _run(request, body, lambda model: Batch(parsed, rerank_wire.prompts(parsed, model), Pooling.RANK))
     found = rerank_wire.results(parsed, [float(scores[0]) for scores in done.vectors])
     receipt = _receipt(residency_of(request), done, body, rerank_wire.KNOWN, orjson.dumps(found))

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from server.routes.chat import ChatRun
-from server.routes.common import Body, json_response, model_for, read_body
+from server.routes.common import Body, in_turn, json_response, model_for, read_body
 from server.wire import anthropic, openai, responses
 
 OBJECT: Final = {"object": "response.input_tokens"}
@@ -27,14 +27,14 @@ async def chat(request: Request) -> Response:
 async def response(request: Request) -> Response:
     """`POST /v1/responses/input_tokens`."""
     body = await read_body(request)
-    converted, _ = responses.chat_request(body.json)
+    converted, _ = await in_turn(request, len(body.raw), responses.chat_request, body.json)
     return json_response(await _counted(request, body, converted) | OBJECT)
 
 
 async def message(request: Request) -> Response:
     """`POST /v1/messages/count_tokens`."""
     body = await read_body(request)
-    converted, _ = anthropic.chat_request(body.json)
+    converted, _ = await in_turn(request, len(body.raw), anthropic.chat_request, body.json)
     return json_response(await _counted(request, body, converted))
 
 

@@ -19,10 +19,11 @@ from server.routes.common import (
     Run,
     Style,
     asked_model,
+    completion_fields,
     completion_jobs,
     defaults_of,
+    in_turn,
     json_response,
-    layer_of,
     model_for,
     ping_of,
     read_body,
@@ -33,8 +34,8 @@ from server.routes.common import (
     shown_name,
 )
 from server.streams import SSE, EventStream, until_disconnect
-from server.wire import infill, layers, llama, openai, openai_completions
-from server.wire.fields import CompletionFields, parse_fields
+from server.wire import infill, llama, openai, openai_completions
+from server.wire.fields import CompletionFields
 from slots.slot import Job
 
 
@@ -52,7 +53,7 @@ async def fill(request: Request) -> Response:
     if residency.catalog.any_name:  # before the body is looked at, as in llama-server
         infill.require_markers((await residency.current_or_default()).model.tokenizer)
     body = await read_body(request)
-    asked = infill.parse_infill(body.json)
+    asked = await in_turn(request, len(body.raw), infill.parse_infill, body.json)
 
     def prompts(model: Model) -> list[list[int]]:
         tokens = infill.infill_prompt(
@@ -84,8 +85,7 @@ async def _complete(
     """
     residency, defaults, settings = residency_of(request), defaults_of(request), settings_of(request)
     entry = await asked_model(request, body.json)
-    num_ctx = layers.context_of(layer_of(entry))
-    fields = parse_fields(layers.body_under(layer_of(entry), body.json), known)
+    fields, num_ctx = await completion_fields(request, body, entry, known)
 
     def build(model: Model) -> list[Job]:
         return completion_jobs(prompts(model), fields, num_ctx, model, defaults)

@@ -7,14 +7,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from server.routes.chat import ChatRun, answer_chat
-from server.routes.common import read_body
+from server.routes.common import in_turn, read_body
 from server.wire.responses import ResponseEvents, chat_request, response_body
 
 
 async def responses(request: Request) -> Response:
     """`POST /v1/responses`, whole or streamed."""
     body = await read_body(request)
-    converted, ignored = chat_request(body.json)
+    converted, ignored = await in_turn(request, len(body.raw), chat_request, body.json)
     chat = await ChatRun.of(request, body, converted, ignored)
     return await answer_chat(request, chat, response_body, ResponseEvents)
 

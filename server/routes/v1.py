@@ -17,10 +17,10 @@ from server.routes.common import (
     Run,
     Style,
     asked_model,
+    completion_fields,
     completion_jobs,
     defaults_of,
     json_response,
-    layer_of,
     ping_of,
     read_body,
     residency_of,
@@ -30,8 +30,7 @@ from server.routes.common import (
     shown_name,
 )
 from server.streams import DONE, SSE, EventStream, until_disconnect
-from server.wire import layers, llama, openai, openai_completions
-from server.wire.fields import parse_fields
+from server.wire import llama, openai, openai_completions
 from server.wire.openai_parts import new_id
 from slots.slot import Job
 
@@ -84,8 +83,7 @@ async def completions(request: Request) -> Response:
     prompt = llama.required_prompt(body.json)
     residency, defaults, settings = residency_of(request), defaults_of(request), settings_of(request)
     entry = await asked_model(request, body.json)
-    num_ctx = layers.context_of(layer_of(entry))
-    fields = parse_fields(layers.body_under(layer_of(entry), body.json), openai_completions.COMPLETION_KNOWN)
+    fields, num_ctx = await completion_fields(request, body, entry, openai_completions.COMPLETION_KNOWN)
 
     def build(model: Model) -> list[Job]:
         return completion_jobs(llama.tokenize_prompts(model.tokenizer, prompt), fields, num_ctx, model, defaults)

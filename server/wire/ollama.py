@@ -5,6 +5,9 @@ what Ollama makes of it for the llama-server that it runs: a chat request. What 
 business: a request without options samples as the same request does on `/v1`, so the same tokens come back, not those
 of Ollama's own defaults. What is not played is refused with its reason, never dropped.
 
+A body is read in two steps, for Ollama looks for the model in between: what it would not read at all, and a name that
+is none, are told first; then that there is no such model; then what the request asks in vain.
+
 Every function that reads a body raises `InvalidBody`, a 400, whose text is Go's or Ollama's.
 """
 
@@ -102,7 +105,7 @@ class Request:
 
     @property
     def only_loads(self) -> bool:
-        """Nothing to answer: the request loads the model, or with a `keep_alive` of 0 unloads it."""
+        """Nothing to answer: the request loads the model."""
         return not self.messages and not self.prompt
 
     @property
@@ -139,20 +142,90 @@ class Request:
         return body
 
 
-def parse_generate(body: bytes) -> Request:
-    """The request in a `POST /api/generate` body.
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A body of `/api/generate` or `/api/chat` as far as Ollama reads it before it looks for the model.
+
+    Attributes:
+        api, model: as of `Request`.
+        fields: what was given, by the names and of the types of the API.
+        unknown: names of fields that the API does not have.
+    """
+
+    api: Api
+    model: str
+    fields: Mapping[str, Any]
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def unloads(self) -> bool:
+        """There is nothing to answer, and the model is to go: whatever else is said, it goes."""
+        asks = self.fields.get("messages" if self.api == "chat" else "prompt")
+        return not asks and self.fields.get("keep_alive") == 0
+
+    @property
+    def think(self) -> bool | str | None:
+        """As of `Request`."""
+        return self.fields.get("think")
+
+    @property
+    def tools(self) -> Sequence[Mapping[str, Any]]:
+        """As of `Request`."""
+        tools: Sequence[Mapping[str, Any]] = self.fields.get("tools", ())
+        return tools
+
+    @property
+    def suffix(self) -> str:
+        """As of `Request`."""
+        return str(self.fields.get("suffix", ""))
+
+    def check(self) -> None:
+        """What Ollama refuses before it asks what the model can do.
+
+        Raises:
+            InvalidBody: the body contradicts itself.
+        """
+        given = self.fields
+        if given.get("raw") and (given.get("system") or given.get("template") or given.get("context")):
+            raise InvalidBody("raw mode does not support template, system, or context")
+
+    def request(self) -> Request:
+        """The request that the body is.
+
+        Raises:
+            InvalidBody: with Ollama's text for what is wrong with it.
+        """
+        return _generate_request(self) if self.api == "generate" else _chat_request(self)
+
+
+def parse_generate(body: bytes) -> Given:
+    """A `POST /api/generate` body.
 
     Raises:
         InvalidBody: with Go's or Ollama's text for what is wrong with it.
         ModelNotFound: it names no model.
     """
-    given, ignored = fields_of(body, "GenerateRequest", GENERATE_FIELDS)
+    given, unknown = fields_of(body, "GenerateRequest", GENERATE_FIELDS)
     _check_top_logprobs(given)
-    model = found_name(given.get("model", ""))
+    return Given("generate", found_name(given.get("model", "")), given, tuple(unknown))
+
+
+def parse_chat(body: bytes) -> Given:
+    """A `POST /api/chat` body.
+
+    Raises:
+        InvalidBody: with Go's or Ollama's text for what is wrong with it.
+    """
+    given, unknown = fields_of(body, "ChatRequest", CHAT_FIELDS)
+    _check_top_logprobs(given)
+    return Given("chat", checked_name(given.get("model", "")), given, tuple(unknown))
+
+
+def _generate_request(asked: Given) -> Request:
+    given, ignored = asked.fields, list(asked.unknown)
+    options = parse_options(given.get("options", {}))
     raw, system, prompt = given.get("raw", False), given.get("system", ""), given.get("prompt", "")
     suffix, context = given.get("suffix", ""), given.get("context", [])
-    if raw and (system or given.get("template") or context):
-        raise InvalidBody("raw mode does not support template, system, or context")
     if raw and suffix:
         raise InvalidBody("raw mode does not support suffix")
     if given.get("template"):
@@ -164,9 +237,8 @@ def parse_generate(body: bytes) -> Request:
         messages = [{"role": "system", "content": system}] if system else []
         messages.append({"role": "user", "content": prompt})
     return _request(
-        "generate",
-        model,
-        given,
+        asked,
+        options,
         ignored,
         messages=tuple(messages),
         prompt=prompt if raw or suffix else None,
@@ -175,18 +247,11 @@ def parse_generate(body: bytes) -> Request:
     )
 
 
-def parse_chat(body: bytes) -> Request:
-    """The request in a `POST /api/chat` body.
-
-    Raises:
-        InvalidBody: with Go's or Ollama's text for what is wrong with it.
-    """
-    given, ignored = fields_of(body, "ChatRequest", CHAT_FIELDS)
-    _check_top_logprobs(given)
-    model = checked_name(given.get("model", ""))
-    messages = [_message(model, message, ignored) for message in given.get("messages", ())]
-    tools = tuple(given.get("tools", ()))
-    return _request("chat", model, given, ignored, messages=tuple(messages), tools=tools)
+def _chat_request(asked: Given) -> Request:
+    given, ignored = asked.fields, list(asked.unknown)
+    options = parse_options(given.get("options", {}))
+    messages = [_message(asked.model, message, ignored) for message in given.get("messages", ())]
+    return _request(asked, options, ignored, messages=tuple(messages), tools=tuple(asked.tools))
 
 
 def _check_top_logprobs(given: Mapping[str, Any]) -> None:
@@ -242,20 +307,19 @@ def _call(given: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": given["id"], **call} if given.get("id") else call
 
 
-def _request(api: Api, model: str, given: Mapping[str, Any], ignored: Sequence[str], **said: Any) -> Request:
+def _request(asked: Given, options: Options, ignored: Sequence[str], **said: Any) -> Request:
+    model, given = asked.model, asked.fields
     _refuse_unplayed(model, given)
-    given_options = given.get("options", {})
-    options = parse_options(given_options)
     top_logprobs = given.get("top_logprobs", 0) if given.get("logprobs") else None
     unused = ["top_logprobs"] if given.get("top_logprobs") and top_logprobs is None else []
     return Request(
-        api=api,
+        api=asked.api,
         model=model,
-        think=given.get("think"),
+        think=asked.think,
         stream=given.get("stream", True),
         keep_alive=given.get("keep_alive"),
         options=options,
-        given_options=given_options,
+        given_options=given.get("options", {}),
         truncate=given.get("truncate", True),
         top_logprobs=top_logprobs,
         schema=_schema(given.get("format")),

@@ -6,7 +6,11 @@ be filled is told from the vocabulary, for no such template says.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 from registry.names import ModelName
+from server.errors import BadRequest
 from server.wire.golang import quote
 
 
@@ -35,6 +39,40 @@ def capabilities(template: str, *, pools: bool, fills_gaps: bool) -> list[str]:
     found += ["thinking"] if supports_thinking(template) else []
     found.append("embedding" if pools else "completion")
     return found + (["insert"] if fills_gaps else [])
+
+
+class Wanted(Protocol):
+    """What a request for an answer wants of a model; see `ollama.Request`."""
+
+    @property
+    def api(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def think(self) -> bool | str | None: ...
+    @property
+    def tools(self) -> Sequence[object]: ...
+    @property
+    def suffix(self) -> str: ...
+
+
+def check(wanted: Wanted, template: str, *, pools: bool, fills_gaps: bool) -> None:
+    """Make sure that a model can do what is asked, by Ollama's rules, in its order and its words.
+
+    Args:
+        template, pools, fills_gaps: as of `capabilities`.
+
+    Raises:
+        BadRequest: it cannot.
+    """
+    if wanted.think and not supports_thinking(template):
+        raise BadRequest(lacking(wanted.model, "thinking"))
+    if pools:
+        raise BadRequest(lacking(wanted.model, wanted.api))
+    if wanted.tools and not supports_tools(template):
+        raise BadRequest(incapable(wanted.model, "tools"))
+    if wanted.suffix and not fills_gaps:
+        raise BadRequest(incapable(wanted.model, "insert"))
 
 
 def lacking(model: str, what: str) -> str:

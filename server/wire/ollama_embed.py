@@ -18,7 +18,6 @@ from server.errors import BadRequest
 from server.wire.golang import InvalidBody, as_text
 from server.wire.llama import MAX_PROMPTS
 from server.wire.ollama_fields import Fields, checked_name, fields_of, found_name
-from server.wire.ollama_options import parse_options
 
 EMBED_FIELDS: Final[Fields] = {
     "model": "string",
@@ -48,16 +47,16 @@ class EmbedRequest:
 
     Attributes:
         model: the name as the client wrote it.
-        texts: what to embed; without one, the model is only loaded.
+        given: what to embed, as it was given; see `texts_of`.
         keep_alive: as in `ollama.Request`.
         cuts: a text too long for the context loses its end, instead of being refused.
         dimensions: how many numbers to keep of a vector, 0 for all.
-        options: as they were given, each of them one that can be played.
+        options: as they were given.
         ignored: names of what changes nothing here.
     """
 
     model: str
-    texts: tuple[str, ...]
+    given: Any
     keep_alive: float | None = None
     cuts: bool = True
     dimensions: int = 0
@@ -84,19 +83,14 @@ def parse_embed(body: bytes) -> EmbedRequest:
         ModelNotFound: it names no model.
     """
     given, ignored = fields_of(body, "EmbedRequest", EMBED_FIELDS)
-    model = found_name(given.get("model", ""))
-    texts = _texts(given.get("input"))
-    if len(texts) > MAX_PROMPTS:
-        raise InvalidBody(f'"input" has more than {MAX_PROMPTS} texts')
-    options, names = _options(given)
     return EmbedRequest(
-        model,
-        texts,
+        found_name(given.get("model", "")),
+        given.get("input"),
         given.get("keep_alive"),
         given.get("truncate", True),
         given.get("dimensions", 0),
-        options,
-        (*ignored, *names),
+        given.get("options", {}),
+        (*ignored, *_unused(given)),
     )
 
 
@@ -107,28 +101,33 @@ def parse_embeddings(body: bytes) -> EmbedRequest:
         InvalidBody: with Go's or Ollama's text for what is wrong with it.
     """
     given, ignored = fields_of(body, "EmbeddingRequest", EMBEDDINGS_FIELDS)
-    model, prompt = checked_name(given.get("model", "")), given.get("prompt", "")
-    options, names = _options(given)
-    texts = (prompt,) if prompt else ()
-    return EmbedRequest(model, texts, given.get("keep_alive"), cuts=False, options=options, ignored=(*ignored, *names))
+    model, prompt, options = checked_name(given.get("model", "")), given.get("prompt", ""), given.get("options", {})
+    ignored += _unused(given)
+    return EmbedRequest(model, prompt, given.get("keep_alive"), cuts=False, options=options, ignored=tuple(ignored))
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def texts_of(asked: EmbedRequest) -> tuple[str, ...]:
+    """What to embed; without one, the model is only loaded.
+
+    Raises:
+        InvalidBody: it is no text and no list of texts, or there are too many.
+    """
+    value = asked.given
     if value is None or value == "":
         return ()
     if isinstance(value, str):
         return (value,)
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return tuple(value)
-    raise InvalidBody("invalid input type")
+    if not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+        raise InvalidBody("invalid input type")
+    if len(value) > MAX_PROMPTS:
+        raise InvalidBody(f'"input" has more than {MAX_PROMPTS} texts')
+    return tuple(value)
 
 
-def _options(given: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
-    """The options, and the names of those without a meaning here: nothing is sampled."""
-    options = given.get("options", {})
-    parse_options(options)  # what cannot be played is refused
-    asked = [name for name, value in options.items() if value is not None and name != "num_ctx"]
-    return options, [f"options.{name}" for name in asked]
+def _unused(given: Mapping[str, Any]) -> list[str]:
+    """The names of the options without a meaning here: nothing is sampled."""
+    asked = [name for name, value in given.get("options", {}).items() if value is not None and name != "num_ctx"]
+    return [f"options.{name}" for name in asked]
 
 
 def tokens_of(text: str, model: Embedder, n_ctx: int, *, splits: bool, cuts: bool) -> list[int]:

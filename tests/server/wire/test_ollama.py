@@ -9,23 +9,35 @@ from typing import Any
 import pytest
 
 from server.wire.golang import InvalidBody
-from server.wire.ollama import CHAT_FIELDS, GENERATE_FIELDS, Request, parse_chat, parse_generate
+from server.wire.ollama import CHAT_FIELDS, GENERATE_FIELDS, Given, Request, parse_chat, parse_generate
 
 USER = {"role": "user", "content": "Hi"}
 
 
 def generate(**fields: Any) -> Request:
-    return parse_generate(json.dumps({"model": "smollm2", **fields}).encode())
+    return parse_generate(json.dumps({"model": "smollm2", **fields}).encode()).request()
 
 
 def chat(**fields: Any) -> Request:
-    return parse_chat(json.dumps({"model": "smollm2", **fields}).encode())
+    return parse_chat(json.dumps({"model": "smollm2", **fields}).encode()).request()
 
 
 def refusal(parse: Callable[[bytes], object], body: object) -> str:
+    """What is told of a body before its model is looked for."""
     with pytest.raises(InvalidBody) as error:
-        parse(body if isinstance(body, bytes) else json.dumps(body).encode())
+        parse(json.dumps(body).encode())
     return str(error.value)
+
+
+def refusal_then(parse: Callable[[bytes], Given], body: object) -> str:
+    """What is told of a body once its model is known to be there."""
+    given = parse(json.dumps(body).encode())
+    for step in (given.check, given.request):
+        try:
+            step()
+        except InvalidBody as error:
+            return str(error)
+    pytest.fail("nothing is wrong with it")
 
 
 def test_a_prompt_becomes_a_conversation() -> None:
@@ -149,7 +161,7 @@ def test_think_reaches_the_template(think: object, variables: object) -> None:
     ],
 )
 def test_what_is_not_played_is_refused_with_its_reason(fields: dict[str, Any], text: str) -> None:
-    assert refusal(parse_generate, {"model": "smollm2", "prompt": "Hi", **fields}).startswith(text)
+    assert refusal_then(parse_generate, {"model": "smollm2", "prompt": "Hi", **fields}).startswith(text)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +174,7 @@ def test_what_is_not_played_is_refused_with_its_reason(fields: dict[str, Any], t
     ],
 )
 def test_what_a_chat_cannot_have_is_refused_with_its_reason(fields: dict[str, Any], text: str) -> None:
-    assert refusal(parse_chat, {"model": "smollm2", "messages": [USER], **fields}).startswith(text)
+    assert refusal_then(parse_chat, {"model": "smollm2", "messages": [USER], **fields}).startswith(text)
 
 
 def test_top_logprobs_counts_with_logprobs_only() -> None:
@@ -182,7 +194,7 @@ def test_top_logprobs_has_a_range(value: int) -> None:
 def test_format_is_any_object_or_a_schema(parse: Any) -> None:
     def schema(given: Any) -> Any:
         body = {"model": "smollm2", "prompt": "Hi", "messages": [USER], "format": given}
-        return parse(json.dumps(body).encode()).schema
+        return parse(json.dumps(body).encode()).request().schema
 
     assert schema("json") == schema({}) == {"type": "object"}
     assert schema({"type": "number"}) == {"type": "number"}

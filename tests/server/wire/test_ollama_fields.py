@@ -46,7 +46,7 @@ def test_a_name_says_once_at_most_where_its_model_runs(parse: Parse) -> None:
 
 def test_keys_are_read_in_whatever_letter_case() -> None:
     message = {"Role": "USER", "CONTENT": "Hi", "Tool_Calls": [{"Function": {"Name": "f", "Arguments": {"Key": 1}}}]}
-    found = parse_chat(json.dumps({"Model": "x", "messages": [message], "Nothing": 1}).encode())
+    found = parse_chat(json.dumps({"Model": "x", "messages": [message], "Nothing": 1}).encode()).request()
     (asked,) = found.messages
     assert (found.model, asked["role"], asked["content"]) == ("x", "user", "Hi")
     assert asked["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"Key":1}'}

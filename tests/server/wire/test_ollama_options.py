@@ -41,7 +41,7 @@ def refusal(parse: Callable[[bytes], object], body: object) -> str:
 )
 def test_keep_alive_is_a_go_duration_or_seconds(value: object, seconds: float | None) -> None:
     assert parse_keep_alive(value) == seconds
-    assert parse_chat(json.dumps({"model": "x", "keep_alive": value}).encode()).keep_alive == seconds
+    assert parse_chat(json.dumps({"model": "x", "keep_alive": value}).encode()).request().keep_alive == seconds
 
 
 @pytest.mark.parametrize(
@@ -125,4 +125,6 @@ def test_options_that_change_no_token_are_named() -> None:
     ],
 )
 def test_a_bad_option_is_refused(options: dict[str, Any], text: str) -> None:
-    assert refusal(parse_chat, {"model": "x", "messages": [USER], "options": options}) == text
+    with pytest.raises(InvalidBody) as error:
+        parse_options(options)
+    assert str(error.value) == text
