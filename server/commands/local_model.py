@@ -97,9 +97,10 @@ def _named(name: str, settings: Settings) -> Entry:
     default = default_entry()
     folder = ModelFolder(settings.folder or default_folder())
     entry = Catalog([default], folder).resolve(name)
-    if entry is not default:
+    if not entry.same_weights(default):
         return entry
-    return catalog_of(settings.model_copy(update={"registry": None}), find_model(settings)).default
+    given = catalog_of(settings.model_copy(update={"registry": None}), find_model(settings)).default
+    return given if entry is default else entry
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def _copy(catalog: Catalog, folder: ModelFolder, source: ModelName, destination:
 async def delete(request: Request) -> Response:
     """`DELETE /api/delete`: a derived or pulled model; weights that no other model uses go with it, out of memory, too.
 
-    A file that is pinned, or was given on the command line, stays.
+    A file that is pinned, or was given on the command line, stays; so does the default model's in the cache.
     """
     name, written = await parsed(request, ollama_models.parse_delete)
     residency = residency_of(request)
@@ -116,9 +116,14 @@ async def delete(request: Request) -> Response:
         raise BadRequest(f"'{written}' is a model file, which is not deleted over HTTP: remove it and its pin by hand")
     await asyncio.to_thread(folder_of(request).delete, name)
     resident = residency.current()
-    if resident is not None and not resident.entry.found:
+    if resident is not None and not await asyncio.to_thread(_is_known, residency.catalog, resident.entry):
         await residency.unload(resident.entry)
     return Response()
+
+
+def _is_known(catalog: Catalog, loaded: Entry) -> bool:
+    """Whether some model still has the weights of one that was loaded."""
+    return loaded.found and any(entry.same_weights(loaded) for entry in catalog.entries())
 
 
 routes = [

