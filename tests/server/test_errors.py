@@ -18,7 +18,7 @@ from engine.errors import (
     ModelFileLost,
     UnplayableModel,
 )
-from registry.errors import ModelFileChanged, ModelFileError, ModelNotFound
+from registry.errors import DownloadError, ModelFileChanged, ModelFileError, ModelNotFound
 from server.errors import ApiError, BadRequest, NotSupported, PayloadTooLarge, error_response, handle, log_failure
 
 
@@ -105,6 +105,12 @@ def test_what_is_the_clients_fault_is_one_line_too(caplog: pytest.LogCaptureFixt
     (record,) = caplog.records
     assert record.exc_info is None
     assert record.message == "a stream failed: Unexpected empty grammar stack"
+
+
+def test_what_a_registry_says_is_one_printable_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    log_failure("/api/pull", DownloadError("403: no\n2026-01-01 00:00:00 \x1b[31mforged"))
+    (record,) = caplog.records
+    assert record.message == "/api/pull failed: 403: no 2026-01-01 00:00:00 \\x1b[31mforged"
 
 
 def test_what_is_our_fault_has_its_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

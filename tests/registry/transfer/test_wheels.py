@@ -53,7 +53,7 @@ def pull(folder: ModelFolder, config: IndexConfig, name: str = NAME) -> list[str
     return list(dict.fromkeys(asyncio.run(lines())))
 
 
-@pytest.mark.parametrize("name", [NAME, f"{NAME}:1.0", "PyPI.org/project/tiny-model:latest"])
+@pytest.mark.parametrize("name", [NAME, f"{NAME}:1.0", "PyPI.org/project/Tiny_Model:latest"])
 def test_the_model_of_a_wheel_is_a_model_of_the_folder(folder: ModelFolder, tmp_path: Path, name: str) -> None:
     model = model_bytes(tmp_path)
     wheel = wheel_of(tiny=model)
