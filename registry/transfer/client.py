@@ -29,6 +29,9 @@ from registry.transfer.fetch import RETRY_STATUS, Patience
 from registry.transfer.key import NoKey, signature
 from registry.transfer.manifest import MAX_MANIFEST, MEDIA_TYPE, Blob
 
+_ALIASES: Final = {"hf.co": "huggingface.co"}
+"""Registries that name another host for tokens, which is theirs too. Ollama refuses that; here it is asked, without a
+signature, for what everyone is given."""
 _LONGEST_REFUSAL: Final = 4096  # bytes of an error's body that are shown
 _LONGEST_GRANT: Final = 1 << 20  # bytes of an answer with a token
 _LONGEST_TOKEN: Final = 1 << 14  # bytes: it goes into a header
@@ -158,6 +161,11 @@ class Registry:
         own = httpx.URL(self.base)
         return url.netloc == own.netloc and url.scheme in ("https", own.scheme)
 
+    def _is_elsewhere(self, realm: httpx.URL) -> Unauthorized:
+        """What is said of a place for tokens that is another host's; the text is Ollama's."""
+        host = realm.netloc.decode()
+        return Unauthorized(f'realm host "{host}" does not match original host "{self.host}"')
+
     async def _authorize(self, challenge: str) -> None:
         """Gets the token that a 401 asks for, with a request that the user's key signs.
 
@@ -166,20 +174,23 @@ class Registry:
             TransferError: there is no key and none without one, or no answer.
         """
         url = self._token_url(dict(_CHALLENGE.findall(challenge)))
-        missing: NoKey | None = None
+        unsigned: TransferError | None = None
         headers = {}
-        try:
-            headers["Authorization"] = await asyncio.to_thread(signature, "GET", str(url))
-        except NoKey as error:
-            missing = error
+        if not self._is_own(url):
+            unsigned = self._is_elsewhere(url)
+        else:
+            try:
+                headers["Authorization"] = await asyncio.to_thread(signature, "GET", str(url))
+            except NoKey as error:
+                unsigned = error.for_registry(self.host)
         try:
             async with self._client.stream("GET", url, headers=headers) as response:  # a redirect elsewhere drops it
                 grant = await _first_bytes(response, _LONGEST_GRANT)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise TransferError(told("GET", str(url), error)) from error
         token = _token(grant) if response.status_code < 400 else ""
-        if not token and missing is not None:
-            raise missing.for_registry(self.host)
+        if not token and unsigned is not None:
+            raise unsigned
         if response.status_code >= 400:
             text = grant[:_LONGEST_REFUSAL].decode("utf-8", "replace")
             raise Unauthorized(f"{response.status_code}: {text}" if text else str(response.status_code))
@@ -197,11 +208,11 @@ class Registry:
             realm = httpx.URL(challenge.get("realm", ""))
         except httpx.InvalidURL:
             realm = httpx.URL("")
-        if not self._is_own(realm):
-            host = realm.netloc.decode()
+        host = realm.netloc.decode()
+        if not self._is_own(realm) and (_ALIASES.get(self.host), "https") != (host, realm.scheme):
             if host == httpx.URL(self.base).netloc.decode():
                 raise Unauthorized(f'realm "{realm}" is not reached over HTTPS')
-            raise Unauthorized(f'realm host "{host}" does not match original host "{self.host}"')
+            raise self._is_elsewhere(realm)
         query = parse_qsl(realm.query.decode(), keep_blank_values=True)
         query.append(("service", challenge.get("service", "")))
         query += [("scope", scope) for scope in challenge.get("scope", "").split(" ")]

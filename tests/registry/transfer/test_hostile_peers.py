@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 
 import httpx
 import pytest
@@ -18,6 +19,7 @@ from registry.transfer.fetch import Patience, asked_wait
 from registry.transfer.pull import Puller
 from testing.pulls import left, pull, refused
 from testing.registry_server import RegistryServer, serving
+from testing.user_key import put_key
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -45,8 +47,10 @@ def test_a_redirect_to_no_place_ends_the_pull_at_once(
     assert left(folder) == []
 
 
-def asked(answer: httpx.Response, *more: httpx.Response | Exception) -> tuple[list[httpx.Request], str]:
-    """A manifest of `https://registry.test` is asked for and gets these answers: the requests, and what came of it."""
+def asked(
+    answer: httpx.Response, *more: httpx.Response | Exception, host: str = "registry.test"
+) -> tuple[list[httpx.Request], str]:
+    """A manifest of a registry is asked for, over HTTPS, and gets these answers: the requests, and what came of it."""
     requests: list[httpx.Request] = []
     answers: list[httpx.Response | Exception] = [answer, *more]
 
@@ -61,7 +65,7 @@ def asked(answer: httpx.Response, *more: httpx.Response | Exception) -> tuple[li
         # No real host has one name and port for HTTP and HTTPS here.
         async with Client(transport=httpx.MockTransport(handle), follow_redirects=True) as client:
             try:
-                return (await Registry(client, ModelName.parse("registry.test/a/b")).manifest()).decode()
+                return (await Registry(client, ModelName.parse(f"{host}/a/b")).manifest()).decode()
             except TransferError as error:
                 return str(error)
 
@@ -115,6 +119,25 @@ def test_a_token_is_sent_to_the_registry_alone_and_never_in_the_clear(location: 
 def test_no_token_is_asked_for_in_the_clear() -> None:
     requests, text = asked(wants("http://registry.test/token"))
     assert (len(requests), text) == (1, 'realm "http://registry.test/token" is not reached over HTTPS')
+
+
+@pytest.mark.parametrize(
+    ("grant", "text"),
+    [
+        (b'{"token":"secret"}', "{}"),
+        (b"{}", 'realm host "huggingface.co" does not match original host "hf.co"'),
+    ],
+)
+def test_hugging_faces_other_name_is_asked_for_what_everyone_is_given_and_nothing_is_signed_for_it(
+    home: Path, grant: bytes, text: str
+) -> None:
+    put_key(home)
+    requests, found = asked(wants("https://huggingface.co/v2/token"), of(grant), of(b"{}"), host="hf.co")
+    assert found == text
+    assert requests[1].url.host == "huggingface.co"
+    assert [each.headers.get("authorization", "") for each in requests] == ["", "", "Bearer secret"][: len(requests)]
+    requests, found = asked(wants("http://huggingface.co/v2/token"), host="hf.co")
+    assert (len(requests), found) == (1, 'realm host "huggingface.co" does not match original host "hf.co"')
 
 
 def test_a_plain_registry_that_is_asked_in_tls_is_told_in_ollamas_words(folder: ModelFolder) -> None:
