@@ -18,6 +18,7 @@ from server.commands.models import cp, list_models, list_running, rm, show, stop
 from server.commands.serving import run, serve
 from server.commands.stages import chat_template, generate, tokenize
 from server.commands.transfers import create, pull, push
+from server.commands.usage import usage
 from server.commands.usage_errors import flag_error
 from server.commands.version import version, version_option
 
@@ -63,7 +64,7 @@ def command() -> None:
 _MODELS = (serve, create, run, show, stop, pull, push, list_models, list_running, cp, rm)
 _FILES = (guard, sha256, pin, verify, convert)
 _STAGES = (tokenize, chat_template, generate)
-for _verb in (*_MODELS, *_FILES, *_STAGES, version):
+for _verb in (*_MODELS, *_FILES, *_STAGES, usage, version):
     command.add_command(_verb)
 
 

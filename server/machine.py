@@ -6,10 +6,12 @@ Sizes are bytes, `cpu_percent` is 100 for one busy core, what cannot be known he
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -42,26 +44,61 @@ class Shared(Generic[T]):
             return self._kept[1]
 
 
-async def usage() -> dict[str, Any]:
-    """Memory of the machine and of this process, and the processor time it took while it was watched."""
-    process = psutil.Process()
-    started, before = time.monotonic(), process.cpu_times()
-    await asyncio.sleep(SAMPLE_SECONDS)
-    seconds, after = time.monotonic() - started, process.cpu_times()
-    percent = round(100 * (after.user + after.system - before.user - before.system) / seconds, 1)
-    rss = process.memory_info().rss
+async def usage(pids: Iterable[int] | None = None, seconds: float = SAMPLE_SECONDS) -> dict[str, Any]:
+    """Memory of the machine and of processes, and the processor time that these took while they were watched.
+
+    Args:
+        pids: the processes, those that do not live are left out; None for this one.
+        seconds: how long they are watched.
+    """
+    watched = [each for pid in dict.fromkeys([os.getpid()] if pids is None else pids) if (each := _Watched.of(pid))]
+    started = time.monotonic()
+    await asyncio.sleep(seconds)
+    passed = time.monotonic() - started
+    processes = [reading for each in watched if (reading := each.reading(passed))]
     return {
         "source": "psutil",
         "cores": psutil.cpu_count() or 1,
         **memory(),
-        "rss_bytes": rss,
-        "cpu_percent": percent,
-        "interval_ms": round(seconds * 1000),
-        "processes": [{"name": "bankml", "pid": process.pid, "rss_bytes": rss, "cpu_percent": percent}],
+        "rss_bytes": sum(reading["rss_bytes"] for reading in processes),
+        "cpu_percent": round(sum(reading["cpu_percent"] for reading in processes), 1),
+        "interval_ms": round(passed * 1000),
+        "processes": processes,
         "package_watts": None,
         "gpus": [],
         "gpu_limiter": None,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A process, and the seconds of processor time it had taken when the watch began."""
+
+    process: psutil.Process
+    name: str
+    before: float
+
+    @classmethod
+    def of(cls, pid: int) -> _Watched | None:
+        """The process with this number; None when none lives or it may not be looked at."""
+        with suppress(psutil.Error):
+            process = psutil.Process(pid)
+            name = "bankml" if pid == os.getpid() else process.name()
+            return cls(process, name, _seconds(process))
+        return None
+
+    def reading(self, passed: float) -> dict[str, Any] | None:
+        """What it took in the seconds that passed; None when it has gone."""
+        with suppress(psutil.Error):
+            percent = round(100 * (_seconds(self.process) - self.before) / passed, 1)
+            rss = self.process.memory_info().rss
+            return {"name": self.name, "pid": self.process.pid, "rss_bytes": rss, "cpu_percent": percent}
+        return None
+
+
+def _seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
 
 
 def memory() -> dict[str, int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 from server import machine
@@ -36,6 +38,21 @@ async def test_usage_has_what_clients_read() -> None:
     assert [(process["name"], process["pid"]) for process in usage["processes"]] == [("bankml", os.getpid())]
     assert usage["processes"][0]["rss_bytes"] == usage["rss_bytes"]
     assert (usage["package_watts"], usage["gpus"], usage["gpu_limiter"]) == (None, [], None)
+
+
+def test_processes_are_watched_together_and_who_does_not_live_is_left_out() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy, subprocess.Popen(["true"]) as over:
+        try:
+            over.wait()
+            usage = asyncio.run(machine.usage([busy.pid, os.getpid(), 2**62, over.pid, 0, busy.pid], 0.1))
+        finally:
+            busy.kill()
+    first, second = usage["processes"]
+    assert (first["pid"], second["pid"], second["name"]) == (busy.pid, os.getpid(), "bankml")
+    assert first["cpu_percent"] > 0
+    assert usage["rss_bytes"] == first["rss_bytes"] + second["rss_bytes"]
+    assert usage["cpu_percent"] == round(first["cpu_percent"] + second["cpu_percent"], 1)
+    assert usage["interval_ms"] >= 100
 
 
 async def test_a_working_process_is_seen_at_work() -> None:
