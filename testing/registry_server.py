@@ -69,6 +69,7 @@ class RegistryServer:
         held: how many answers waited.
         drip: seconds between two kilobytes of such an answer.
         total: what `Content-Range` says a blob's size is; None for the truth.
+        content_range: all that it says of weights; None for the truth.
         elsewhere: whether blobs are redirected to another host (this one under another name).
         token: what a request must carry; "" for none.
         grants: whether the token is given to whoever asks.
@@ -96,6 +97,7 @@ class RegistryServer:
     held: int = 0
     drip: float = 0.0
     total: int | None = None
+    content_range: str | None = None
     elsewhere: bool = False
     token: str = ""
     grants: bool = True
@@ -311,6 +313,8 @@ class _Handler(BaseHTTPRequestHandler):
             first, last = int(found[1]), min(int(found[2]), len(data) - 1)
             total = self.registry.total if self.registry.total is not None and weights else len(data)
             headers = {"Content-Range": f"bytes {first}-{last}/{total}"}
+            if self.registry.content_range is not None and weights:
+                headers["Content-Range"] = self.registry.content_range
             status, body = 206, data[first : last + 1]
         cut = self.registry.cuts.pop(0) if self.registry.cuts and weights else None
         if weights and (self.registry.stall is not None or self.registry.drip):

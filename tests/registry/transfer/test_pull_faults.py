@@ -91,6 +91,36 @@ def test_a_registry_that_lies_about_a_size_is_refused(
     assert text == (f"the file at {registry.host} is {kind} than it should be: {total} bytes, not {len(weights)}")
 
 
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("", "sent another part of the file than was asked for"),
+        ("bytes 1-9/10", "sent another part of the file than was asked for"),
+        ("bytes 0-/*", "sent another part of the file than was asked for"),
+        ("bytes -1-9/10", "sent another part of the file than was asked for"),
+        (f"bytes 0-9/{'9' * 5000}", "sent another part of the file than was asked for"),
+        (f"bytes 0-9/{'9' * 20}", f"is larger than it should be: {'9' * 20} bytes, not "),
+    ],
+)
+def test_an_absurd_range_is_refused(folder: ModelFolder, weights: bytes, said: str, text: str) -> None:
+    with serving(RegistryServer(content_range=said)) as registry:
+        registry.add(weights)
+        assert text in refused(folder, registry)
+    assert left(folder) == []
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_file_that_shrinks_between_two_pulls_is_refused(folder: ModelFolder, weights: bytes, ranges: bool) -> None:
+    with serving(RegistryServer(cuts=[5_000, 0, 0, 0, 0], ranges=ranges)) as registry:
+        digest = registry.add(weights)["layers"][0]["digest"]
+        refused(folder, registry)
+        registry.cuts.clear()
+        registry.blobs[digest] = weights[:20_000]
+        text = refused(folder, registry)
+    assert text == f"the file at {registry.host} is smaller than it should be: 20000 bytes, not {len(weights)}"
+    assert not folder.has_blob(digest)
+
+
 @pytest.mark.parametrize("size", [1 << 62, 2**63 - 4096, 2**63 - 1])
 def test_a_full_disk_is_said_before_the_download(folder: ModelFolder, weights: bytes, size: int) -> None:
     with serving() as registry:
