@@ -15,13 +15,12 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from html.parser import HTMLParser
-from typing import Any, Final
-from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+from typing import Final
 
 import httpx
 
 from registry.errors import DownloadError
+from registry.index_page import Link, links_of, split
 from registry.pins import WheelPin
 from registry.transfer.connection import Client, reason
 from registry.transfer.threads import Look, unwatched
@@ -58,9 +57,10 @@ class IndexConfig:
         """A client for one host: follows redirects, uses the proxy and certificates configured.
 
         Raises:
-            DownloadError: a certificate file cannot be used.
+            DownloadError: a certificate file cannot be used, or the URL is none.
         """
-        parts = urlsplit(url)
+        if (parts := split(url)) is None:
+            raise DownloadError("the package index names an address that is none")  # it may hold a password
         verify: ssl.SSLContext | bool = not ({parts.hostname, parts.netloc.rpartition("@")[2]} & self.trusted_hosts)
         try:
             if verify and (self.cert or self.client_cert):
@@ -74,14 +74,6 @@ class IndexConfig:
             )
         except (OSError, ValueError, httpx.InvalidURL) as error:
             raise DownloadError(f"cannot use pip's proxy or certificate settings: {error}") from error
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """A file an index offers: its URL, and its sha256 if the index says it."""
-
-    url: str
-    sha256: str | None
 
 
 def _ssl_context(cert: str | None, client_cert: str | None) -> ssl.SSLContext:
@@ -221,7 +213,11 @@ async def _pages(config: IndexConfig, project: str) -> AsyncIterator[tuple[str, 
     """Each index's page of a project: its address without a password, and its files by name, or what is wrong."""
     for index in config.indexes:
         page = f"{index.rstrip('/')}/{project}/"
-        shown = _without_password(page)
+        parts = split(page)
+        if parts is None:
+            yield "", "an index of pip's configuration is no address"  # it may hold a password
+            continue
+        shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         try:
             async with config.client(page) as client:
                 response = await client.get(page, headers={"Accept": _ACCEPT})
@@ -231,58 +227,19 @@ async def _pages(config: IndexConfig, project: str) -> AsyncIterator[tuple[str, 
         if response.status_code != 200:
             yield shown, f"{shown} answered {response.status_code} {response.reason_phrase}".rstrip()
             continue
-        links = _links(response)
-        yield shown, {name: Link(_with_password_of(page, link.url), link.sha256) for name, link in links.items()}
+        kind = response.headers.get("content-type", "")
+        links = links_of(response.content, str(response.url), is_json="json" in kind)
+        yield shown, {name: Link(with_password_of(page, link.url), link.sha256) for name, link in links.items()}
 
 
-def _links(response: httpx.Response) -> dict[str, Link]:
-    """File name -> link, from an index page in JSON or HTML. What cannot be read counts as absent."""
-    base = str(response.url)
-    if "json" in response.headers.get("content-type", ""):
-        try:
-            files = response.json()["files"]
-            return {file["filename"]: _json_link(base, file) for file in files}
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return {}
-    parser = _Anchors(base)
-    parser.feed(response.text)
-    return parser.links
+def with_password_of(index: str, url: str) -> str:
+    """The URL with the index's user and password when it lies on the same host and names none, as pip does.
 
-
-def _json_link(base: str, file: dict[str, Any]) -> Link:
-    sha256 = file.get("hashes", {}).get("sha256")
-    return Link(urljoin(base, file["url"]), sha256.lower() if isinstance(sha256, str) else None)
-
-
-class _Anchors(HTMLParser):
-    """The links of a PEP 503 page, by the last part of their path."""
-
-    def __init__(self, base: str) -> None:
-        super().__init__()
-        self.base = base
-        self.links: dict[str, Link] = {}
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        href = dict(attrs).get("href")
-        if not href:
-            return
-        if tag == "base":
-            self.base = urljoin(self.base, href)
-        elif tag == "a":
-            url, fragment = urldefrag(urljoin(self.base, href))
-            kind, _, digest = fragment.partition("=")
-            name = unquote(urlsplit(url).path.rpartition("/")[2])
-            self.links[name] = Link(url, digest.lower() if kind == "sha256" else None)
-
-
-def _with_password_of(index: str, url: str) -> str:
-    """The URL with the index's user and password when it lies on the same host and names none, as pip does."""
-    ours, theirs = urlsplit(index), urlsplit(url)
-    if "@" not in ours.netloc or "@" in theirs.netloc or (ours.hostname, ours.port) != (theirs.hostname, theirs.port):
+    Not where that would send in the clear what goes to the index over HTTPS.
+    """
+    ours, theirs = split(index), split(url)
+    if ours is None or theirs is None or "@" not in ours.netloc or "@" in theirs.netloc:
+        return url
+    if (ours.hostname, ours.port) != (theirs.hostname, theirs.port) or theirs.scheme not in ("https", ours.scheme):
         return url
     return theirs._replace(netloc=f"{ours.netloc.rpartition('@')[0]}@{theirs.netloc}").geturl()
-
-
-def _without_password(url: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -22,7 +22,8 @@ from packaging.version import Version
 
 from registry.errors import DownloadError
 from registry.folder import ModelFolder
-from registry.index import IndexConfig, Link, files_of, find_wheel
+from registry.index import IndexConfig, files_of, find_wheel
+from registry.index_page import Link
 from registry.names import DEFAULT_HOST, DEFAULT_NAMESPACE, ModelName
 from registry.pins import DEFAULT_MODEL, Pin
 from registry.transfer.connection import Client

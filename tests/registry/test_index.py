@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from registry.errors import DownloadError
-from registry.index import PUBLIC_INDEX, IndexConfig, config_from, find_wheel, pip_config
+from registry.index import PUBLIC_INDEX, IndexConfig, config_from, find_wheel, pip_config, with_password_of
 from testing.package_index import PIN, PackageIndex, serving
 
 
@@ -99,3 +99,26 @@ def test_the_index_is_asked_for_json_and_html() -> None:
     with serving(PackageIndex()) as index:
         asyncio.run(find_wheel(index.config(), PIN.wheel))
     assert index.headers[0]["accept"].startswith("application/vnd.pypi.simple.v1+json, ")
+
+
+def test_an_index_that_is_no_address_is_told_without_what_it_holds() -> None:
+    config = IndexConfig(indexes=("https://user:secret@[/simple",))
+    with pytest.raises(DownloadError, match=r"^an index of pip's configuration is no address$"):
+        asyncio.run(find_wheel(config, PIN.wheel))
+
+
+@pytest.mark.parametrize(
+    ("index", "file", "expected"),
+    [
+        ("https://u:p@one/simple/", "https://one/a.whl", "https://u:p@one/a.whl"),
+        ("http://u:p@one/simple/", "http://one/a.whl", "http://u:p@one/a.whl"),
+        ("http://u:p@one/simple/", "https://one/a.whl", "https://u:p@one/a.whl"),
+        ("https://u:p@one/simple/", "http://one/a.whl", "http://one/a.whl"),
+        ("https://u:p@one/simple/", "https://two/a.whl", "https://two/a.whl"),
+        ("https://u:p@one/simple/", "https://one:444/a.whl", "https://one:444/a.whl"),
+        ("https://u:p@one/simple/", "https://x@one/a.whl", "https://x@one/a.whl"),
+        ("https://one/simple/", "https://one/a.whl", "https://one/a.whl"),
+    ],
+)
+def test_the_index_password_goes_to_its_host_alone_and_never_in_the_clear(index: str, file: str, expected: str) -> None:
+    assert with_password_of(index, file) == expected

@@ -19,7 +19,8 @@ from registry.download import ensure
 from registry.download import model_path as cached
 from registry.errors import DownloadError
 from registry.folder import FolderError, ModelFolder
-from registry.index import IndexConfig, Link
+from registry.index import IndexConfig
+from registry.index_page import Link
 from registry.names import ModelName
 from registry.pins import DEFAULT_MODEL
 from registry.transfer import wheels
