@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 MAX_CONTAINERS: Final = 100_000
 """Arrays and objects of a request at most."""
 
@@ -21,14 +23,16 @@ def too_much_structure(text: bytes, what: str = "the body") -> str | None:
         what: it is called.
 
     Counts in a few passes over the bytes, at the speed of memory. What the first look takes for structure may be inside
-    strings, so these are cut out before it counts.
+    strings, so the second leaves out what follows an odd number of quotes; other threads run meanwhile.
     """
     if len(text) <= _SMALL or _excess(text, what) is None:
         return None
     text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     if text.count(b'"') > 4 * MAX_VALUES:  # each value may have a key
         return f"{what} has more than {MAX_VALUES} values"
-    return _excess(b"".join(text.split(b'"')[::2]), what)
+    letters = np.frombuffer(text, np.uint8)
+    outside = np.cumsum(letters == ord('"'), dtype=np.uint8) & 1 == 0  # however often it begins anew at 0
+    return _excess(letters[outside].tobytes(), what)
 
 
 def _excess(text: bytes, what: str) -> str | None:

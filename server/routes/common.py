@@ -23,7 +23,7 @@ from registry.folder import ModelFolder
 from registry.json_size import too_much_structure
 from server.answers import Answer, Build, open_answer
 from server.errors import JSON, BadRequest, error_object, log_failure
-from server.json_bytes import json_bytes
+from server.json_bytes import json_bytes, json_loads
 from server.metrics import Metrics
 from server.parse_queue import ParseQueue
 from server.receipts import Receipt
@@ -150,7 +150,7 @@ def parse_json(raw: bytes) -> Any:
     if reason := too_much_structure(raw):
         raise BadRequest(reason)
     try:
-        return orjson.loads(raw)
+        return json_loads(raw)
     except orjson.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise BadRequest(f"[json.exception.parse_error.101] parse error at {where}: {error.msg}") from None

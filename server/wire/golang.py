@@ -18,6 +18,7 @@ import numpy as np
 import orjson
 
 from registry.json_size import too_much_structure
+from server.json_bytes import json_loads
 
 _SYNTAX: Final = {
     "Expecting value": "looking for beginning of value",
@@ -61,7 +62,7 @@ def loads(body: bytes) -> Any:
     if reason := too_much_structure(body):
         raise InvalidBody(reason)
     try:
-        return orjson.loads(body)
+        return json_loads(body)
     except orjson.JSONDecodeError:
         pass  # broken, or one of the few things Go takes and orjson does not
     text = body.decode("utf-8", "replace")
