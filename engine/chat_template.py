@@ -196,8 +196,8 @@ class ChatTemplate:
         if template.refuses:  # the prompt without the opening of an answer is asked for, too
             contexts.append(self._context(adapted, not add_generation_prompt, variables))
         with refusals():
-            texts, *_ = [template.pieces(context) for context in contexts]
-        return Pieces(texts, template, contexts) if len(texts) == len(adapted) else None
+            (texts, latest), *_ = [template.pieces(context) for context in contexts]
+        return Pieces(texts, latest, template, contexts) if len(texts) == len(adapted) else None
 
     def generation_prompt(self, messages: Sequence[Mapping[str, Any]], /, **variables: Any) -> str:
         """What `add_generation_prompt` adds: the prompt with it from where it leaves the prompt without it.

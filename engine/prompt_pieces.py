@@ -20,6 +20,7 @@ from jinja2 import nodes
 
 from engine.errors import InvalidRequest
 from engine.jinja_environment import TemplateEnvironment
+from engine.last_query import LastQuery, find_last_query
 
 _NODES: Final = (
     *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Assign, nodes.Continue),
@@ -55,37 +56,47 @@ class MessageLoop:
         index: where it stands in the template's body.
         near: what it writes of a message hangs on the messages beside it, too.
         refuses: it may fail where it has not: on a message that becomes the first one.
+        query: it asks where the last query stands; see `engine/last_query.py`.
     """
 
     index: int
     near: bool
     refuses: bool
+    query: LastQuery | None = None
 
 
 def find_loop(template: nodes.Template) -> MessageLoop | None:
     """The loop through the messages, if it is proved that the part of each message but the first and the last hangs on
-    nothing else, its neighbours perhaps; what stands before the loop on nothing but the first message, and what stands
-    behind it on none."""
+    nothing else, its neighbours perhaps, and the last query; what stands before the loop on nothing but the first
+    message, and what stands behind it on none."""
     loops = [(index, node) for index, node in enumerate(template.body) if _goes_through_messages(node)]
-    if len(loops) != 1 or not all(map(_pure, template.find_all(nodes.Node))):
+    if len(loops) != 1:
         return None
     index, loop = loops[0]
     before, after = template.body[:index], template.body[index + 1 :]
     assert isinstance(loop, nodes.For)
     if loop.recursive or loop.test is not None or loop.else_ or not isinstance(loop.target, nodes.Name):
         return None
+    query = find_last_query(before)
+    search: list[nodes.Node] = []
+    if query is not None:
+        search = before[query.index : query.index + 2]
+        del before[query.index : query.index + 2]
+    if not all(map(_pure, _inside(before, loop.body, after))) or not all(map(_pure_search, _inside(search))):
+        return None
     stored, own = (_names(part, "store") for part in (before, loop.body))
-    if (stored | own) & {"messages", "loop", loop.target.name}:
+    if (stored | own) & {"messages", "loop", loop.target.name, "" if query is None else query.space}:
         return None
     if not all(_looks_at(node, in_loop=False) for node in before):
         return None
-    if not all(_looks_at(node, in_loop=True) for node in loop.body):
+    if not all(_looks_at(node, in_loop=True, query=query) for node in loop.body):
         return None
-    live = [node for statement in loop.body for node in _live(statement)]
+    live = [node for statement in loop.body for node in _live(statement, query)]
     read = {node.name for node in live if isinstance(node, nodes.Name)} | _names(after, "load")
-    if read & (stored | {"messages", "loop"}):
+    if read & (stored | {"messages", "loop"}) or not _asks_alone(query, _inside(before, loop.body, after)):
         return None
-    return MessageLoop(index, near=any(map(_is_neighbour, live)), refuses=not _safe(template))
+    refuses = query is not None or not _safe(template)
+    return MessageLoop(index, any(map(_is_neighbour, live)), refuses, query)
 
 
 class PieceTemplate:
@@ -105,12 +116,17 @@ class PieceTemplate:
         node = tree.body[loop.index]
         assert isinstance(node, nodes.For)
         node.body.insert(0, nodes.Output([nodes.TemplateData(self._marker)], lineno=node.lineno))
+        self._has_query = loop.query is not None
+        if loop.query is not None:
+            told = [nodes.TemplateData(self._marker), loop.query.value(), nodes.TemplateData(self._marker)]
+            tree.body.insert(loop.index, nodes.Output(told, lineno=node.lineno))
         tree.set_environment(environment)
         self._template: jinja2.Template = environment.from_string(tree)
         self.near, self.refuses = loop.near, loop.refuses
 
-    def pieces(self, context: Mapping[str, Any]) -> list[str]:
-        """The prompt of a conversation, cut before the part of each message but the first.
+    def pieces(self, context: Mapping[str, Any]) -> tuple[list[str], int]:
+        """The prompt of a conversation, cut before the part of each message but the first; and up to which message
+        conversations may begin in which that of the others is the same.
 
         Args:
             context: the template's variables, `messages` among them.
@@ -119,7 +135,11 @@ class PieceTemplate:
             Exception: whatever a template may raise.
         """
         before, *parts = self._template.render(context).split(self._marker)
-        return [before + parts[0], *parts[1:]] if parts else [before]
+        latest = len(context["messages"]) - 1
+        if self._has_query:
+            latest = int(parts[0])
+            before, *parts = before + parts[1], *parts[2:]
+        return ([before + parts[0], *parts[1:]] if parts else [before]), latest
 
     def begin(self, context: Mapping[str, Any], n_messages: int) -> None:
         """Write the parts of the first messages and no more.
@@ -130,6 +150,7 @@ class PieceTemplate:
         Raises:
             Exception: whatever a template may raise.
         """
+        n_messages += 2 * self._has_query
         for text in self._template.generate(context):
             n_messages -= text == self._marker
             if n_messages < 0:
@@ -151,10 +172,12 @@ class Pieces:
 
     Attributes:
         texts: each message's part; the first one with what stands before it, the last one with what stands behind.
+        latest: the last message that a conversation may begin with so that the others have the same parts.
         template, contexts: what made them.
     """
 
     texts: list[str]
+    latest: int
     template: PieceTemplate
     contexts: list[dict[str, Any]]
 
@@ -169,20 +192,21 @@ class Pieces:
         What it makes of the messages in their middle is known; here it writes their beginnings.
 
         Args:
-            ends: the numbers of the messages they begin with, ascending; below that of the last one.
+            ends: the numbers of the messages they begin with, ascending; below that of the last one, up to `latest`.
             is_kept: which of the messages before stay.
 
         Raises:
             InvalidRequest: it refuses one.
         """
         messages = self.contexts[0]["messages"]
+        rest = [messages[self.latest], messages[-1]]
         kept: list[Mapping[str, Any]] = []
         seen = 0
         for end in ends:
             kept += [messages[at] for at in range(seen, end) if is_kept[at]]
             seen = end
             begun = kept if self.near else kept[:1]
-            left = [*begun, *messages[end : end + 2], *messages[-1:]]
+            left = [*begun, *messages[end : end + 2], *rest]
             with refusals():
                 for context in self.contexts:
                     self.template.begin({**context, "messages": left}, len(begun) + 1)
@@ -217,6 +241,21 @@ def _goes_through_messages(node: nodes.Node) -> bool:
     return isinstance(node, nodes.For) and _is_messages(node.iter)
 
 
+def _inside(*parts: Sequence[nodes.Node]) -> Iterator[nodes.Node]:
+    """All nodes of some statements."""
+    for part in parts:
+        for node in part:
+            yield node
+            yield from node.find_all(nodes.Node)
+
+
+def _pure_search(node: nodes.Node) -> bool:
+    """As `_pure`, in the search for the last query, whose shape is known."""
+    if isinstance(node, nodes.NSRef):
+        return True
+    return _pure(node) or (isinstance(node, nodes.Call) and node.node == nodes.Name("namespace", "load"))
+
+
 def _is_messages(node: nodes.Node | None) -> bool:
     return isinstance(node, nodes.Name) and node.name == "messages"
 
@@ -247,13 +286,14 @@ def _is_neighbour(node: nodes.Node) -> bool:
     )
 
 
-def _looks_at(node: nodes.Node, *, in_loop: bool, own_loop: bool = False) -> bool:
+def _looks_at(node: nodes.Node, *, in_loop: bool, query: LastQuery | None = None, own_loop: bool = False) -> bool:
     """Of the conversation a node sees the first message at most; in the loop, its place in it and its neighbours.
 
     Args:
+        query: whether a message comes after it may be asked in the loop.
         own_loop: `loop` is another one, inside.
     """
-    if _is_first(node) or (in_loop and not own_loop and _is_neighbour(node)):
+    if _is_first(node) or (in_loop and not own_loop and (_is_neighbour(node) or _asks(node, query))):
         return True
     if _is_messages(node):
         return False
@@ -263,10 +303,23 @@ def _looks_at(node: nodes.Node, *, in_loop: bool, own_loop: bool = False) -> boo
         return in_loop
     if isinstance(node, nodes.For):
         inner = (*node.body, *node.else_, *filter(None, (node.test,)))
-        return _looks_at(node.iter, in_loop=in_loop, own_loop=own_loop) and all(
-            _looks_at(child, in_loop=in_loop, own_loop=True) for child in inner
+        return _looks_at(node.iter, in_loop=in_loop, query=query, own_loop=own_loop) and all(
+            _looks_at(child, in_loop=in_loop, query=query, own_loop=True) for child in inner
         )
-    return all(_looks_at(child, in_loop=in_loop, own_loop=own_loop) for child in node.iter_child_nodes())
+    return all(_looks_at(child, in_loop=in_loop, query=query, own_loop=own_loop) for child in node.iter_child_nodes())
+
+
+def _asks_alone(query: LastQuery | None, others: Iterable[nodes.Node]) -> bool:
+    """Nothing else is done with what the search for the last query found."""
+    if query is None:
+        return True
+    nodes_there = list(others)
+    n_named = sum(isinstance(node, nodes.Name) and node.name == query.space for node in nodes_there)
+    return n_named == sum(map(query.is_asked, nodes_there))
+
+
+def _asks(node: nodes.Node, query: LastQuery | None) -> bool:
+    return query is not None and query.is_asked(node)
 
 
 # --- what is done for a message that is neither the first nor the last ----------------------------------------------
@@ -302,9 +355,9 @@ def _compared(place: nodes.Node, operand: nodes.Operand) -> bool | None:
     return {"eq": False, "ne": True, "gt": True, "lteq": False}.get(operand.op)
 
 
-def _live(node: nodes.Node, *, own_loop: bool = False) -> Iterator[nodes.Node]:
+def _live(node: nodes.Node, query: LastQuery | None, *, own_loop: bool = False) -> Iterator[nodes.Node]:
     """The nodes that may be evaluated for such a message; of its place and its neighbours only what is not known."""
-    if not own_loop and (_of_loop(node, "first", "last") or _compared_place(node)):
+    if not own_loop and (_of_loop(node, "first", "last") or _compared_place(node) or _asks(node, query)):
         return
     yield node
     if not own_loop and _is_neighbour(node):
@@ -312,7 +365,7 @@ def _live(node: nodes.Node, *, own_loop: bool = False) -> Iterator[nodes.Node]:
     for child, inner in _reached(node, own_loop):
         if inner and isinstance(child, nodes.Name) and child.name == "loop":
             continue
-        yield from _live(child, own_loop=inner)
+        yield from _live(child, query, own_loop=inner)
 
 
 def _compared_place(node: nodes.Node) -> bool:

@@ -90,6 +90,7 @@ def first_to_try(
         return 0
     is_system = list(map(_is_system, chat.messages))
     first = _Counter(tokenizer).first(pieces, is_system, limit, whole=chat.continuation is None)
+    first = min(first, pieces.latest + 1, len(is_system) - 1)
     if pieces.template.refuses:
         if pieces.near and sum(is_system[:first]) > FEW:
             return 0

@@ -67,6 +67,61 @@ UNKNOWN = {
 }
 
 
+SEARCH: Final = (
+    "{% set ns = namespace(searching=true, last=messages|length - 1) %}"
+    "{% for message in messages[::-1] %}"
+    "{% set index = (messages|length - 1) - loop.index0 %}"
+    "{% if ns.searching and message.role == 'user' and not message.content.startswith('<') %}"
+    "{% set ns.searching = false %}{% set ns.last = index %}"
+    "{% endif %}{% endfor %}"
+)
+AFTER: Final = TURN + "{% if loop.index0 > ns.last %}!{% endif %}"
+
+
+def test_parts_may_hang_on_where_the_last_query_stands() -> None:
+    found = find_loop(ENVIRONMENT.syntax_tree(loop(AFTER, SEARCH)))
+    assert found is not None
+    assert found.query is not None
+    assert (found.query.space, found.query.field) == ("ns", "last")
+
+
+@pytest.mark.parametrize(
+    ("search", "body"),
+    [
+        (SEARCH, "{{ ns.last }}" + AFTER),
+        (SEARCH, "{% if loop.index0 >= ns.last %}x{% endif %}" + AFTER),
+        (SEARCH, "{% if loop.last %}{{ ns.searching }}{% endif %}" + AFTER),
+        (SEARCH, "{% set ns.last = 0 %}" + AFTER),
+        (SEARCH + "{{ ns.last }}", AFTER),
+        (SEARCH.replace("[::-1]", "[::-2]"), AFTER),
+        (SEARCH.replace("index %}{% endif", "0 %}{% endif"), AFTER),
+        (SEARCH.replace("- loop.index0", "+ loop.index0"), AFTER),
+        (SEARCH.replace("ns.searching and ", ""), AFTER),
+        (SEARCH.replace("message.role ==", "messages[0].role =="), AFTER),
+        (SEARCH.replace("message.role ==", "loop.index0 =="), AFTER),
+        (SEARCH.replace("searching=true", "searching=false"), AFTER),
+        (SEARCH.replace("{% endfor %}", "{{ message.role }}{% endfor %}"), AFTER),
+        (SEARCH.replace("'<')", "[].append(1))"), AFTER),
+    ],
+)
+def test_but_nothing_else_may_be_searched_or_done_with_it(search: str, body: str) -> None:
+    assert search != SEARCH or body != AFTER
+    assert find_loop(ENVIRONMENT.syntax_tree(loop(body, search))) is None
+
+
+@pytest.mark.parametrize(("roles", "latest"), [("uaua", 2), ("uaaa", 0), ("aaaa", 3), ("suas", 1)])
+def test_conversations_that_begin_behind_the_last_query_may_have_other_parts(roles: str, latest: int) -> None:
+    names = {"u": "user", "a": "assistant", "s": "system"}
+    messages = [{"role": names[role], "content": str(n)} for n, role in enumerate(roles)]
+    template = ChatTemplate(loop(AFTER, SEARCH))
+    pieces = template.pieces(messages)
+    assert pieces is not None
+    assert pieces.latest == latest
+    assert "".join(pieces.texts) == template.render(messages)
+    for first in range(latest + 1):
+        assert template.render(messages[first:]) == "".join(pieces.texts[first:])
+
+
 @pytest.mark.parametrize("name", ALIKE)
 def test_parts_that_hang_on_their_message_alone_are_known_to(name: str) -> None:
     found = find_loop(ENVIRONMENT.syntax_tree(ALIKE[name]))

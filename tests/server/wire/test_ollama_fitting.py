@@ -29,6 +29,13 @@ RESULTS: Final = (
 TEMPLATES: Final = {
     "ChatML": CHATML,
     "beside each other": LOOP.replace("%s", RESULTS),
+    "after the last query": (
+        "{% set ns = namespace(searching=true, last=messages|length - 1) %}"
+        "{% for message in messages[::-1] %}{% set index = (messages|length - 1) - loop.index0 %}"
+        "{% if ns.searching and message.role == 'user' %}{% set ns.searching = false %}{% set ns.last = index %}"
+        "{% endif %}{% endfor %}"
+    )
+    + LOOP.replace("%s", TURN + "{% if loop.index0 > ns.last %}since {% endif %}"),
     "no token between": LOOP.replace("%s", "{{ message.role }}: {{ message.content }}\n"),
     "a first user": LOOP.replace(
         "%s", "{% if loop.first and message.role == 'assistant' %}{{ raise_exception('no') }}{% endif %}" + TURN
