@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+from engine.errors import one_line
+
 
 class RegistryError(Exception):
     """Base of every error the registry raises on purpose."""
@@ -135,7 +137,14 @@ class CreateRefused(RegistryError):
 
 
 class ConversionRefused(RegistryError):
-    """A directory of weights is not converted: it is damaged, or llama.cpp would write what is not reproduced here."""
+    """A directory of weights is not converted: it is damaged, or llama.cpp would write what is not reproduced here.
+
+    Args:
+        message: why; what it quotes of the files may be of any length.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
 
 
 class ConversionFailed(RegistryError):

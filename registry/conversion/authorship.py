@@ -22,6 +22,8 @@ from registry.errors import ConversionRefused
 CARD: Final = "README.md"
 GENERATION: Final = "generation_config.json"
 MAX_CARD: Final = 4 << 20
+MAX_FRONT: Final = 512 << 10
+"""Characters of the card's front matter at the most: YAML is read slowly."""
 
 _NAMED: Final = ("author", "version", "organization", "finetune", "basename", "description", "size_label")
 # The card's keys that each field is taken from; the first one that is there counts.
@@ -161,10 +163,12 @@ def _card(source: SourceDirectory) -> dict[str, Any]:
         return {}
     end = lines.index("---", 1) if "---" in lines[1:] else len(lines)
     front = "\n".join(lines[1:end]) + "\n"
+    if len(front) > MAX_FRONT:
+        raise ConversionRefused(f"{CARD}: the front matter has more than {MAX_FRONT} characters")
     # Norway's code is no boolean, and a tab is two spaces.
     front = front.replace("- no\n", '- "no"\n').replace("\t", "  ")
     try:
-        card = yaml.safe_load(front)
+        card = yaml.load(front, _NoAliases)
     except (
         yaml.YAMLError,
         ValueError,
@@ -176,6 +180,15 @@ def _card(source: SourceDirectory) -> dict[str, Any]:
     ) as error:
         raise ConversionRefused(f"{CARD}: the front matter is not YAML ({_one_line(error)})") from error
     return card if isinstance(card, dict) else {}
+
+
+class _NoAliases(yaml.SafeLoader):
+    """YAML in which nothing stands for something else: a few lines of aliases may stand for more than memory holds."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases are not read")
+        return super().compose_node(parent, index)
 
 
 def _one_line(error: Exception) -> str:

@@ -80,7 +80,14 @@ def convert(
         ModelFileError: a file of the directory cannot be read.
         ModelFileChanged: one changed while it was read.
     """
-    options, progress = options or ConversionOptions(), progress or Silent()
+    try:
+        return _convert(directory, output, options or ConversionOptions(), progress or Silent())
+    except RecursionError as error:
+        raise ConversionRefused("a file of the model is nested too deep") from error
+
+
+def _convert(directory: Path, output: Path, options: ConversionOptions, progress: Progress) -> ConversionReport:
+    """As `convert`."""
     with SourceDirectory(directory) as source:
         hparams = read_hparams(source)
         _refuse_reranker(source, hparams)

@@ -9,6 +9,7 @@ a vocabulary, not give it a wrong name.
 from __future__ import annotations
 
 import functools
+import time
 import unicodedata
 import warnings
 from collections.abc import Iterable, Mapping
@@ -23,7 +24,9 @@ from registry.errors import ConversionRefused
 FILE: Final = "tokenizer.json"
 MAX_PATTERN: Final = 4096
 TIMEOUT: Final = 5.0
-"""Seconds that a pattern of the file may take on the text."""
+"""Seconds that the steps of the file may take on the text."""
+MOST: Final = 4096
+"""Characters or tokens that they may make of it; it has some hundreds. A step may double it, and be one of many."""
 
 _GPT2: Final = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
@@ -71,6 +74,7 @@ class FastTokenizer:
 
     def encode_plain(self, text: str) -> list[int]:
         """The tokens of a text alone."""
+        ends = time.monotonic() + TIMEOUT
         ids: list[int] = []
         for piece, token in _split_added(text, [each for each in self.added if not each.normalized]):
             if token is not None:
@@ -78,12 +82,13 @@ class FastTokenizer:
                 continue
             normal = _normalize(self.normalizer, piece)
             for part, inner in _split_added(normal, [each for each in self.added if each.normalized]):
-                ids += [inner.id] if inner is not None else self._words(part)
+                ids += [inner.id] if inner is not None else self._words(part, ends)
         return ids
 
-    def _words(self, text: str) -> list[int]:
+    def _words(self, text: str, ends: float) -> list[int]:
         ids: list[int] = []
-        for word in _pre_tokenize(self.pre_tokenizer, [text] if text else []):
+        for word in _pre_tokenize(self.pre_tokenizer, [text] if text else [], ends):
+            _time_left(ends)
             if self.ignore_merges and word in self.vocabulary:
                 ids.append(self.vocabulary[word])
             else:
@@ -251,32 +256,34 @@ def _normalize(step: Any, text: str) -> str:
     raise ConversionRefused(f"{FILE}: the normalizer {kind} is not reproduced")
 
 
-def _pre_tokenize(step: Any, pieces: list[str]) -> list[str]:
-    """The pieces of pieces, their bytes spelt as letters where the file says so."""
+def _pre_tokenize(step: Any, pieces: list[str], ends: float) -> list[str]:
+    """The pieces of pieces, their bytes spelt as letters where the file says so; `ends` is when it takes too long."""
     if step is None:
         return pieces
     kind = _kind(step)
     if kind == "Sequence" and isinstance(step.get("pretokenizers"), list):
-        return functools.reduce(lambda done, each: _pre_tokenize(each, done), step["pretokenizers"], pieces)
+        return functools.reduce(lambda done, each: _pre_tokenize(each, done, ends), step["pretokenizers"], pieces)
     if kind == "Split":
         pattern, behavior, invert = _pattern(step.get("pattern")), step.get("behavior"), step.get("invert") is True
-        return [part for piece in pieces for part in _split(pattern, piece, behavior, invert)]
+        return [part for piece in pieces for part in _split(pattern, piece, behavior, invert, ends)]
     if kind == "Digits":
         behavior = "Isolated" if step.get("individual_digits") else "Contiguous"
-        return [part for piece in pieces for part in _split(regex.compile(r"\p{N}"), piece, behavior, False)]
+        return [part for piece in pieces for part in _split(regex.compile(r"\p{N}"), piece, behavior, False, ends)]
     if kind == "ByteLevel":
-        return _byte_level(step, pieces)
+        return _byte_level(step, pieces, ends)
     raise ConversionRefused(f"{FILE}: the pre-tokenizer {kind} is not reproduced")
 
 
-def _byte_level(step: Mapping[str, Any], pieces: list[str]) -> list[str]:
+def _byte_level(step: Mapping[str, Any], pieces: list[str], ends: float) -> list[str]:
     if step.get("add_prefix_space", True):
         pieces = [piece if piece.startswith(" ") else " " + piece for piece in pieces]
     if step.get("use_regex", True):
         pattern = regex.compile(_GPT2)
-        pieces = [part for piece in pieces for part in _split(pattern, piece, "Isolated", False)]
+        pieces = [part for piece in pieces for part in _split(pattern, piece, "Isolated", False, ends)]
     letters = letters_of_bytes()
-    return ["".join(letters[byte] for byte in piece.encode()) for piece in pieces]
+    spelt = ["".join(letters[byte] for byte in piece.encode()) for piece in pieces]
+    _check_growth(sum(map(len, spelt)))
+    return spelt
 
 
 def _pattern(found: Any) -> regex.Pattern[str]:
@@ -291,19 +298,39 @@ def _pattern(found: Any) -> regex.Pattern[str]:
         raise ConversionRefused(f"{FILE}: the pattern to split at is not read ({error})") from error
 
 
-def _split(pattern: regex.Pattern[str], text: str, behavior: Any, invert: bool) -> list[str]:
+def _time_left(ends: float) -> float:
+    """Seconds until `ends`, above zero.
+
+    Raises:
+        ConversionRefused: there are none.
+    """
+    if (left := ends - time.monotonic()) <= 0:
+        raise _too_slow()
+    return left
+
+
+def _too_slow() -> ConversionRefused:
+    return ConversionRefused(f"{FILE}: its steps take more than {TIMEOUT:g} seconds on a short text")
+
+
+def _check_growth(n: int) -> None:
+    if n > MOST:
+        raise ConversionRefused(f"{FILE}: its steps make more than {MOST} characters or tokens of a short text")
+
+
+def _split(pattern: regex.Pattern[str], text: str, behavior: Any, invert: bool, ends: float) -> list[str]:
     """A text's parts: what the pattern finds and what lies between, each alone, found ones left out, or joined."""
     parts: list[tuple[str, bool]] = []
     begin = 0
     try:
-        for match in pattern.finditer(text, timeout=TIMEOUT):
+        for match in pattern.finditer(text, timeout=_time_left(ends)):
             if match.start() > begin:
                 parts.append((text[begin : match.start()], invert))
             if match.end() > match.start():
                 parts.append((match.group(), not invert))
             begin = match.end()
     except TimeoutError as error:
-        raise ConversionRefused(f"{FILE}: the pattern to split at takes more than {TIMEOUT:g} seconds") from error
+        raise _too_slow() from error
     if begin < len(text):
         parts.append((text[begin:], invert))
     if behavior == "Isolated":
@@ -335,8 +362,10 @@ def _post_process(step: Any, ids: list[int]) -> list[int]:
             parts = [
                 ids if "Sequence" in part else special[part["SpecialToken"]["id"]]["ids"] for part in step["single"]
             ]
+            _check_growth(sum(map(len, parts)))
             return [number for part in parts for number in part]
         if kind in ("RobertaProcessing", "BertProcessing"):
+            _check_growth(len(ids))
             return [step["cls"][1], *ids, step["sep"][1]]
     except (KeyError, TypeError, IndexError) as error:
         raise ConversionRefused(f"{FILE}: the post-processor {kind} is damaged") from error

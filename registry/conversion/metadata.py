@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from reprlib import Repr
 from typing import Any, Final
 
 from registry.errors import ConversionRefused
 
 _I32, _F32, _BOOL, _STRING, _ARRAY, _U32 = 5, 6, 7, 8, 9, 4
+_REPR: Final = Repr()
+_REPR.maxlevel = 2
+_REPR.maxstring = _REPR.maxlong = _REPR.maxother = 60
 _FORMATS: Final = {_U32: "<I", _I32: "<i", _F32: "<f", _BOOL: "?"}
 
 
@@ -91,5 +95,5 @@ def _text(value: str | bytes, key: str = "") -> bytes:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."
+    """A value for people, however large it is."""
+    return _REPR.repr(value)

@@ -17,7 +17,8 @@ from registry.conversion.special_tokens import TOKENIZER_CONFIG
 from registry.errors import ConversionRefused
 
 FILE: Final = "tokenizer.model"
-MAX_BYTES: Final = 64 << 20
+MAX_BYTES: Final = 16 << 20
+"""Four times the largest there is."""
 _TYPES: Final = range(1, 7)
 _UNKNOWN: Final = 2
 _BYTE_FALLBACK: Final = 35

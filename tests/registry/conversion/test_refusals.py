@@ -8,6 +8,7 @@ import os
 import re
 import struct
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,15 @@ def test_an_index_and_its_files_agree(tmp_path: Path) -> None:
     refused(directory, "no weight_map")
 
 
+_YAML_BOMB = "".join(
+    [
+        "---\na: &a [x, x, x, x, x, x, x, x, x]\n",
+        *(f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in pairwise("abcdefghijk")),
+        "tags: *k\n---\n",
+    ]
+)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
@@ -200,6 +210,14 @@ def test_an_index_and_its_files_agree(tmp_path: Path) -> None:
         ("README.md", "---\ntags: [a, 1]\n---\n", "different types"),
         ("README.md", "---\nlicense: [1]\n---\n", "licence"),
         ("README.md", "---\nname: 2024-01-01\n---\n", "general.name"),
+        ("README.md", _YAML_BOMB, r"not YAML \(aliases are not read\)"),
+        ("README.md", f"---\nname: {'a' * (512 << 10)}\n---\n", "more than 524288 characters"),
+        (
+            "README.md",
+            f"---\ntags: [[{'a, ' * 100}a]]\n---\n",
+            r"would hold \['a', 'a', 'a', 'a', 'a', 'a', \.\.\.\]$",
+        ),
+        ("tokenizer_config.json", f'{{"extra_special_tokens": {"[" * 950}{"]" * 950}}}', "nested too deep"),
         ("generation_config.json", '{"top_k": "many"}', "top_k would be 'many'"),
         ("generation_config.json", '{"top_k": 0.5}', "top_k would be 0.5"),
         ("generation_config.json", "[1]", "not a JSON object"),
@@ -218,6 +236,19 @@ def test_a_damaged_file_is_refused_by_its_name(name: str, content: Any, reason: 
 def split_at(pattern: str) -> dict[str, Any]:
     """A step of a pre-tokenizer."""
     return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
+def sequence(steps: list[dict[str, Any]]) -> dict[str, Any]:
+    """Steps one after the other."""
+    return {"type": "Sequence", "pretokenizers": steps, "processors": steps}
+
+
+def repeated(n_times: int) -> dict[str, Any]:
+    """A post-processor that says a text so many times."""
+    return {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}] * n_times, "special_tokens": {}}
+
+
+ENDS = {"type": "RobertaProcessing", "cls": ["<s>", 0], "sep": ["</s>", 0]}
 
 
 @pytest.mark.parametrize(
@@ -240,9 +271,16 @@ def split_at(pattern: str) -> dict[str, Any]:
         (lambda file: file["added_tokens"].append(file["added_tokens"][0]), "the same as another"),
         (
             lambda file: file.update(pre_tokenizer=split_at(r"(?:.|\s)*?" * 4 + r"\p{Lt}")),
-            "takes more than 0.2 seconds",
+            "take more than 0.2 seconds",
         ),
         (lambda file: file.update(pre_tokenizer=split_at("(")), "is not read"),
+        (lambda file: file.update(pre_tokenizer=sequence([{"type": "ByteLevel"}] * 64)), "make more than 4096"),
+        (
+            lambda file: file.update(pre_tokenizer=sequence([{"type": "Digits"}] * 100_000)),
+            "take more than 0.2 seconds",
+        ),
+        (lambda file: file.update(post_processor=sequence([repeated(9)] * 64)), "make more than 4096"),
+        (lambda file: file.update(post_processor=sequence([ENDS] * 9_999)), "make more than 4096"),
     ],
 )
 def test_a_tokenizer_that_is_not_reproduced_is_refused(
