@@ -7,7 +7,6 @@ Ollama's `server/create.go`. Nothing is written before the last step, and that i
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
@@ -15,8 +14,6 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
-
-import numpy as np
 
 from engine.model import ModelOptions
 from registry.blobs import InvalidDigest, hex_of
@@ -29,6 +26,7 @@ from registry.fork_file import pins_in
 from registry.gguf_guard import Report, judge
 from registry.manifests import MANIFEST_ENDING
 from registry.names import ModelName
+from registry.ollama_blobs import messages_blob, params_blob
 
 _MAGIC: Final = b"GGUF"
 _TEMPLATE: Final = "tokenizer.chat_template"
@@ -316,7 +314,7 @@ def _layer(recipe: Recipe, below: Layer, report: Report) -> Layer:
                 "TEMPLATE is not supported unless it is the chat template of the weights: "
                 "Ollama's are programs in Go's template language, and the weights' own (Jinja) is used here"
             )
-        template = sha256(recipe.template.encode()).hexdigest()
+        template = _sha256(recipe.template.encode())
     license = (*below.license, *recipe.license)
     for what, parts in (("licenses", license), ("messages", recipe.messages)):
         if len(parts) > _MOST_TEXTS:
@@ -342,53 +340,22 @@ def _parts(layer: Layer, recipe: Recipe, below: Layer) -> Iterator[str]:
         if layer.template_sha256 and ("template" in new) == is_new:
             yield layer.template_sha256
         if layer.system and ("system" in new) == is_new:
-            yield _sha256(layer.system)
-        yield from map(_sha256, recipe.license if is_new else below.license)
-        if is_new and (params := _params(layer)):  # written anew each time
+            yield _sha256(layer.system.encode())
+        yield from (_sha256(text.encode()) for text in (recipe.license if is_new else below.license))
+        if is_new and (params := params_blob(layer)):  # written anew each time
             yield _sha256(params)
         if layer.messages and ("messages" in new) == is_new:
-            yield _sha256(_messages(layer))
+            yield _sha256(messages_blob(layer))
 
 
 def _contents(layer: Layer) -> Iterator[str]:
     """SHA-256 of everything Ollama would keep of a layer as a blob of its own."""
     yield layer.base_sha256
-    texts = [layer.system or "", *layer.license, _params(layer), _messages(layer) if layer.messages else ""]
-    yield from (_sha256(text) for text in texts if text)
+    texts = [text.encode() for text in (layer.system or "", *layer.license)]
+    yield from (_sha256(blob) for blob in (*texts, params_blob(layer), messages_blob(layer)) if blob)
     if layer.template_sha256:
         yield layer.template_sha256
 
 
-def _sha256(text: str) -> str:
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _params(layer: Layer) -> str:
-    """A layer's parameters as Ollama's blob has them; "" for none."""
-    values = {name: _number(value) for name, value in layer.parameters.items()}
-    if layer.stop:
-        values["stop"] = f"[{','.join(map(_text, layer.stop))}]"
-    return f"{{{','.join(f'{_text(name)}:{values[name]}' for name in sorted(values))}}}\n" if values else ""
-
-
-def _messages(layer: Layer) -> str:
-    turns = (f'{{"role":{_text(turn.role)},"content":{_text(turn.content)}}}' for turn in layer.messages)
-    return f"[{','.join(turns)}]\n"
-
-
-def _text(text: str) -> str:
-    """A string as Go's `encoding/json` writes it, fit for HTML."""
-    quoted = json.dumps(text, ensure_ascii=False)
-    for character in "<>&\u2028\u2029":
-        quoted = quoted.replace(character, f"\\u{ord(character):04x}")
-    return quoted
-
-
-def _number(value: bool | int | float) -> str:
-    """A number as Go's `encoding/json` writes a float64."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value == 0 or 1e-6 <= abs(value) < 1e21:
-        return np.format_float_positional(float(value), trim="-")
-    mantissa, _, exponent = repr(float(value)).partition("e")
-    return f"{mantissa}e{int(exponent):+d}" if int(exponent) < 0 else f"{mantissa}e+{int(exponent)}"
+def _sha256(data: bytes) -> str:
+    return sha256(data).hexdigest()

@@ -338,7 +338,10 @@ class Residency:
         resident = self._resident
         if resident is None or resident.expires_at > time.time() or self._engine.locked():
             return False
-        async with self._engine:
+        async with self._engine:  # another's turn may have come before: the lock was free, and promised
+            if self._resident is not resident or resident.expires_at > time.time():
+                return False
+            del resident
             await self._drop()
         return True
 

@@ -21,6 +21,7 @@ import httpx
 from registry.derived import Layer
 from registry.errors import ModelFileChanged
 from registry.names import ModelName
+from registry.ollama_blobs import go_json, messages_blob, params_blob
 from registry.pins import sha256_file
 from registry.transfer import manifest
 from registry.transfer.client import Registry, open_client, refused
@@ -60,25 +61,11 @@ class Outgoing:
         if layer.system:
             found.append((manifest.SYSTEM, layer.system.encode()))
         found += [(manifest.LICENSE, text.encode()) for text in layer.license]
-        parameters = {**layer.parameters, **({"stop": list(layer.stop)} if layer.stop else {})}
-        if parameters:
-            found.append((manifest.PARAMS, go_json({name: parameters[name] for name in sorted(parameters)})))
-        if layer.messages:
-            turns = [{"role": message.role, "content": message.content} for message in layer.messages]
-            found.append((manifest.MESSAGES, go_json(turns)))
+        if params := params_blob(layer):
+            found.append((manifest.PARAMS, params))
+        if messages := messages_blob(layer):
+            found.append((manifest.MESSAGES, messages))
         return [*found, (manifest.CONFIG, go_json(self.config))]
-
-
-def go_json(value: Any) -> bytes:
-    """JSON as Go's encoder writes it: whole numbers without a point, `<`, `>` and `&` as escapes, a line's end."""
-    if isinstance(value, dict):
-        value = {
-            name: int(item) if isinstance(item, float) and item.is_integer() else item for name, item in value.items()
-        }
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return f"{text}\n".encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,21 +134,6 @@ def test_what_a_model_is_made_from_is_taken_over_and_overridden_as_in_ollama(cat
     assert made(catalog, "peach").digest == made(catalog, "luigi").digest
 
 
-@pytest.mark.parametrize(
-    ("parameters", "stop", "text"),
-    [
-        ({"temperature": 1.0, "top_p": 1e-7, "min_p": 0.00001}, (), '{"min_p":0.00001,"temperature":1,"top_p":1e-7}'),
-        ({"seed": -1, "use_mmap": True}, ("<|a|>", 'é"\n\u2028'), None),
-    ],
-)
-def test_parameters_have_the_digest_that_gos_json_gives(
-    catalog: Catalog, parameters: dict[str, Any], stop: tuple[str, ...], text: str | None
-) -> None:
-    text = text or '{"seed":-1,"stop":["\\u003c|a|\\u003e","é\\"\\n\\u2028"],"use_mmap":true}'
-    lines = create(catalog, source="tiny", parameters=parameters, stop=stop)
-    assert lines[1] == f"creating new layer sha256:{_sha(text + chr(10))}"
-
-
 def test_a_template_is_taken_when_it_is_that_of_the_weights(catalog: Catalog) -> None:
     assert create(catalog, source="tiny", template=TEMPLATE)[1] == f"creating new layer sha256:{_sha(TEMPLATE)}"
     assert made(catalog).layer.template_sha256 == _sha(TEMPLATE)

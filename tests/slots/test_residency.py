@@ -209,6 +209,17 @@ async def test_the_reaper_drops_an_expired_model_but_not_one_in_use(residency: R
     assert (await residency.current_or_default()).entry is residency.catalog.default
 
 
+async def test_the_reaper_drops_nothing_that_was_used_while_it_waited(residency: Residency) -> None:
+    async with residency.acquire(None, keep_alive=1e-9):
+        using = asyncio.create_task(use(residency, residency.catalog.default, 100))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # it waits for the lock
+    resident = residency.current()
+    assert not await residency.reap()  # the lock is free, and the next user's turn comes first
+    assert residency.current() is resident
+    await using
+
+
 async def test_the_reaper_task_looks_by_itself(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REAP_INTERVAL", 0.01)
     residency = Residency(catalog, OPTIONS)
@@ -247,8 +258,8 @@ async def test_an_unload_of_one_model_leaves_another_that_came_meanwhile(residen
     assert residency.current() is None
 
 
-async def use(residency: Residency, entry: Entry) -> None:
-    async with residency.acquire(entry):
+async def use(residency: Residency, entry: Entry, keep_alive: float | None = None) -> None:
+    async with residency.acquire(entry, keep_alive):
         pass
 
 

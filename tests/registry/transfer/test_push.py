@@ -14,7 +14,7 @@ from registry.errors import ModelFileChanged
 from registry.names import ModelName
 from registry.transfer.errors import TransferError
 from registry.transfer.fetch import Patience
-from registry.transfer.push import Outgoing, go_json, push
+from registry.transfer.push import Outgoing, push
 from registry.transfer.ticks import Progress
 from testing.registry_server import RegistryServer, digest_of, serving
 
@@ -114,10 +114,3 @@ def test_weights_that_are_not_what_they_were_are_not_sent(model: Outgoing) -> No
     with serving() as registry, pytest.raises(ModelFileChanged):
         pushed(registry, model)
     assert registry.asked == []
-
-
-def test_json_is_written_as_go_writes_it() -> None:
-    assert (
-        go_json({"a": 1.0, "b": 0.5, "c": "<&>\u2028é"})
-        == '{"a":1,"b":0.5,"c":"\\u003c\\u0026\\u003e\\u2028é"}\n'.encode()
-    )
