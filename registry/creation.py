@@ -24,7 +24,6 @@ from registry.errors import CreateRefused, ModelNotFound, RegistryError
 from registry.folder import FolderError, ModelFolder
 from registry.fork_file import pins_in
 from registry.gguf_guard import Report, judge
-from registry.manifests import MANIFEST_ENDING
 from registry.names import ModelName
 from registry.ollama_blobs import messages_blob, params_blob
 
@@ -160,10 +159,8 @@ class Creator:
         Raises:
             CreateRefused: it would never be asked for by it: a file that is here has this name.
         """
-        files = (entry for entry in self._catalog.entries() if not entry.path.name.endswith(MANIFEST_ENDING))
-        for entry in files:
-            if entry.layer is None and name.shown.removesuffix(":latest").lower() in (entry.name, *entry.aliases):
-                raise CreateRefused(f"'{name.shown}' is the name of the file {entry.path.name}: take another")
+        if (file := self._catalog.file_named(name.shown)) is not None:
+            raise CreateRefused(f"'{name.shown}' is the name of the file {file.path.name}: take another")
         return self._folder.existing_name(name)
 
     async def _bring(self, source: str) -> AsyncGenerator[Mapping[str, Any], None]:

@@ -20,6 +20,7 @@ import re
 import secrets
 import shutil
 import stat
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -43,6 +44,8 @@ _OURS: Final = (UPLOAD, "manifest-", CONVERSION)
 _IN_USE: Final[dict[Path, int]] = {}
 """Descriptors of the folders this process uses, with a shared lock each: while it is held no other process prunes blobs
 at its start, for a blob may have come for a model that is still to be made."""
+_USING: Final = threading.Lock()
+"""Held by whoever looks at these: uploads begin in threads of their own."""
 
 
 class FolderError(RegistryError):
@@ -225,14 +228,15 @@ class ModelFolder:
 
     def _use(self) -> int:
         """Says for as long as this process lives that it uses the folder, which is there; a descriptor of it."""
-        descriptor = _IN_USE.get(self.path)
-        if descriptor is not None and not os.path.samestat(os.fstat(descriptor), self.path.stat()):
-            os.close(descriptor)
-            descriptor = None  # the folder was removed and made again
-        if descriptor is None:
-            descriptor = _IN_USE[self.path] = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-        return descriptor
+        with _USING:
+            descriptor = _IN_USE.get(self.path)
+            if descriptor is not None and not os.path.samestat(os.fstat(descriptor), self.path.stat()):
+                os.close(_IN_USE.pop(self.path))
+                descriptor = None  # the folder was removed and made again
+            if descriptor is None:
+                descriptor = _IN_USE[self.path] = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                fcntl.flock(descriptor, fcntl.LOCK_SH)
+            return descriptor
 
     def _used_by_others(self) -> bool:
         """Whether another process uses the folder too."""

@@ -121,20 +121,6 @@ class ForkFile:
                 return pinned.sha256
         raise NotPinned(file_name, self.problems.get(file_name, "the FORK.json has no sha256 for this name"))
 
-    @property
-    def source(self) -> str | None:
-        """Where the files come from, for people."""
-        return self._text("source_repo") or self._text("source")
-
-    @property
-    def licence(self) -> str | None:
-        """The files' licence tag."""
-        return self._text("licence_tag")
-
-    def _text(self, key: str) -> str | None:
-        value = self.record.get(key)
-        return value if isinstance(value, str) and value else None
-
     def as_json(self) -> dict[str, Any]:
         """The object that the file holds: `files` last, as other programs write it."""
         return {
@@ -186,18 +172,13 @@ class FilePin:
     Args:
         file_name: the model's plain file name.
         sha256: what it must have, 64 hex digits in lower case; None when there is a `problem`.
-        size: bytes, if recorded; nothing is decided by it.
         fork: the FORK.json.
-        source, licence: what that says of them, for people.
         problem: why the file is not pinned after all; None when it is.
     """
 
     file_name: str
     sha256: str | None
-    size: int | None
     fork: Path
-    source: str | None = None
-    licence: str | None = None
     problem: str | None = None
 
 
@@ -228,11 +209,11 @@ def _pins_of(fork: Path) -> Iterator[FilePin]:
     try:
         said = ForkFile.read(fork)
     except RegistryError as error:
-        yield FilePin(fork.name.removesuffix(SUFFIX), None, None, fork, problem=str(error))
+        yield FilePin(fork.name.removesuffix(SUFFIX), None, fork, problem=str(error))
         return
     for file in said.files:
         if file.path.lower().endswith(".gguf"):
-            yield FilePin(file.path, file.sha256, file.size, fork, said.source, said.licence)
+            yield FilePin(file.path, file.sha256, fork)
     for name, problem in said.problems.items():
         if name.lower().endswith(".gguf"):
-            yield FilePin(name, None, None, fork, said.source, said.licence, f"{problem} in {fork.name}")
+            yield FilePin(name, None, fork, f"{problem} in {fork.name}")

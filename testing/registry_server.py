@@ -209,11 +209,7 @@ class _Handler(BaseHTTPRequestHandler):
         if url.path == "/token":
             self._token(parse_qs(url.query), given)
         elif self.registry.token and self._wants_token(url.path) and given != f"Bearer {self.registry.token}":
-            realm = self.registry.realm or f"http://{self.registry.host}/token"
-            challenge = (
-                f'Bearer realm="{realm}",service="tests",scope="repository:me/tiny:pull repository:me/tiny:push"'
-            )
-            self._send(401, b"{}", {"WWW-Authenticate": challenge})
+            self._send(401, b"{}", {"WWW-Authenticate": self._challenge})
         elif found := _MANIFEST.fullmatch(url.path):
             self._manifest(f"{found[1]}:{found[2]}", body)
         elif found := _BLOB.fullmatch(url.path):

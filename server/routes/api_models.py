@@ -96,7 +96,7 @@ def _copy(catalog: Catalog, folder: ModelFolder, source: ModelName, destination:
     if source == destination:
         return
     entry.require_usable()
-    if catalog.is_file(destination.shown):
+    if catalog.file_named(destination.shown) is not None:
         raise BadRequest(f"{destination.shown} is a model file: another model cannot have its name")
     folder.write(entry.as_derived(name, datetime.now(UTC)))
 

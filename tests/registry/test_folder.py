@@ -265,7 +265,6 @@ def test_writers_wait_for_each_other(folder: ModelFolder) -> None:
 KILLED = """
 import hashlib, os, signal, sys
 from dataclasses import replace
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from registry.derived import Base, DerivedModel, Layer

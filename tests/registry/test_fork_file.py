@@ -35,7 +35,6 @@ def test_the_importer_s_file_is_read_and_written_back_as_it_was(tmp_path: Path) 
     path = fork_of(tmp_path / "model.gguf.FORK.json", {"path": "model.gguf", "bytes": 5, "sha256": A}, **record)
     fork = ForkFile.read(path)
     assert fork == ForkFile((PinnedFile("model.gguf", A, 5),), {}, record)
-    assert (fork.source, fork.licence) == ("someone/model-gguf", "apache-2.0")
     written = tmp_path / "new" / "copy.FORK.json"
     fork.write(written)
     assert json.loads(written.read_text()) == json.loads(path.read_text())
@@ -135,20 +134,20 @@ def test_a_fork_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_the_first_pin_of_a_name_wins_in_the_order_of_file_names(tmp_path: Path) -> None:
-    second = fork_of(tmp_path / "b.FORK.json", entry("m.gguf", B), entry("n.GGUF", B, bytes=3), source="somewhere")
-    first = fork_of(tmp_path / "a.FORK.json", entry("M.gguf", A), entry("notes.txt", A), licence_tag="mit")
+    second = fork_of(tmp_path / "b.FORK.json", entry("m.gguf", B), entry("n.GGUF", B))
+    first = fork_of(tmp_path / "a.FORK.json", entry("M.gguf", A), entry("notes.txt", A))
     fork_of(tmp_path / "c.json", entry("o.gguf", A))
     (tmp_path / "p.gguf").write_bytes(b"GGUF")
     assert pins_in(tmp_path) == [
-        FilePin("M.gguf", A, None, first, licence="mit"),
-        FilePin("n.GGUF", B, 3, second, source="somewhere"),
+        FilePin("M.gguf", A, first),
+        FilePin("n.GGUF", B, second),
     ]
 
 
 def test_a_pin_beats_a_record_that_is_none(tmp_path: Path) -> None:
     fork_of(tmp_path / "a.FORK.json", entry("m.gguf", "x"))
     good = fork_of(tmp_path / "b.FORK.json", entry("m.gguf", B))
-    assert pins_in(tmp_path) == [FilePin("m.gguf", B, None, good)]
+    assert pins_in(tmp_path) == [FilePin("m.gguf", B, good)]
 
 
 def test_what_is_not_pinned_after_all_is_listed_with_the_reason(tmp_path: Path) -> None:
@@ -159,7 +158,7 @@ def test_what_is_not_pinned_after_all_is_listed_with_the_reason(tmp_path: Path) 
     assert (one.file_name, one.sha256, one.fork) == ("cut.gguf", None, cut)
     assert (one.problem or "").startswith(f"cannot read {cut}: no JSON: ")
     assert two == FilePin(
-        "m.gguf", None, None, bad, problem="the sha256 recorded for it is not 64 hex digits in m.gguf.FORK.json"
+        "m.gguf", None, bad, problem="the sha256 recorded for it is not 64 hex digits in m.gguf.FORK.json"
     )
 
 

@@ -13,7 +13,7 @@ from registry.catalog import Entry
 from registry.pins import FileIdentity
 from server.receipts import BUILD, VERSION, Receipt
 
-ENTRY = Entry("m", (), Path("m.gguf"), 1, "ab" * 32, datetime.now(UTC), "test", FileIdentity(1, 2, 3, 4))
+ENTRY = Entry("m", (), Path("m.gguf"), 1, "ab" * 32, datetime.now(UTC), FileIdentity(1, 2, 3, 4))
 FIELDS = ["bankml", "engine", "model_sha256", "guard", "prompt_tokens", "completion_tokens", "ttft_ms", "wall_ms"]
 FIELDS += ["response_sha256", "request_sha256", "signed", "ignored", "warnings", "settings"]
 

@@ -26,7 +26,7 @@ from server.wire.ollama_models import (
 )
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-FILE = Entry("m.q4_1", (), Path("/models/M.Q4_1.gguf"), 5, "ab" * 32, NOW, "test", None, fork="M.Q4_1.gguf.FORK.json")
+FILE = Entry("m.q4_1", (), Path("/models/M.Q4_1.gguf"), 5, "ab" * 32, NOW, None, fork="M.Q4_1.gguf.FORK.json")
 LAYER = Layer(
     "ab" * 32,
     system="You are Mario.",
@@ -37,7 +37,7 @@ LAYER = Layer(
     requires="0.5.0",
 )
 MARIO = Entry(
-    "mario:v2", (), FILE.path, 5, FILE.sha256, NOW, "m", None, LAYER, "m.q4_1:latest", "cd" * 32, None, FILE.fork, True
+    "mario:v2", (), FILE.path, 5, FILE.sha256, NOW, None, LAYER, "m.q4_1:latest", "cd" * 32, None, FILE.fork, True
 )
 HEADER = Header(
     {
