@@ -141,7 +141,9 @@ def standard_input() -> str:
 
 
 def printer() -> Callable[[str], None]:
-    """Writes text as it comes, in UTF-8 whatever the terminal is."""
+    """Writes text as it comes, in UTF-8 whatever the terminal is; nowhere in a process without a standard output."""
+    if sys.stdout is None:
+        return lambda text: None
     stream = sys.stdout.buffer
 
     def write(text: str) -> None:

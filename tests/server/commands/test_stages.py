@@ -162,3 +162,9 @@ def test_who_reads_no_further_ends_the_answer(model_path: Path) -> None:
     command = f"{' '.join(COMMAND)} generate {model_path} --max 4000 | head -c 1"
     done = subprocess.run(["sh", "-c", command], input=b"Tell a story.", capture_output=True, check=False)
     assert (len(done.stdout), done.stderr) == (1, b"")
+
+
+def test_without_standard_files_there_is_nothing_to_read_and_nowhere_to_write() -> None:
+    command = f"{' '.join(COMMAND)} generate smollm2 --max 1 <&- >&-"
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
