@@ -90,13 +90,6 @@ class BadRequest(ApiError):
         super().__init__(400, message)
 
 
-class NotSupported(ApiError):
-    """Something llama-server does and we do not yet: refused by name, never dropped in silence."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(400, f"{what} is not supported")
-
-
 class PayloadTooLarge(ApiError):
     """The request's body is longer than `limit` bytes."""
 

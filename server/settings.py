@@ -8,7 +8,6 @@ unset.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -439,8 +438,3 @@ def _explain(error: ValidationError, flags: Mapping[str, Any]) -> str:
     given = first.get("input")
     shown = f" '{given}'" if isinstance(given, str | int | float) and name != "api_keys" else ""
     return f"{spelled}{shown}: {message}"
-
-
-def is_forever(seconds: float) -> bool:
-    """Whether a keep-alive never ends."""
-    return math.isinf(seconds)

@@ -299,7 +299,6 @@ Count = Annotated[int, _integer(0, hard=True)]
 CountOrAll = Annotated[int, _integer(-1, hard=True)]
 CountOrNone = Annotated[int | None, _integer(0, hard=True)]
 Off = Annotated[Any, refuse_when(bool)]
-NotAsked = Annotated[Any, refuse_when(lambda value: True)]
 
 
 class StreamOptions(BaseModel):

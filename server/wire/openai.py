@@ -87,7 +87,6 @@ def parse_chat(body: Mapping[str, Any]) -> ChatRequest:
 
     Raises:
         BadRequest, InvalidRequest: what llama-server refuses (where it gives 500 for the client's fault, we give 400).
-        NotSupported: images.
     """
     output = parse_output(body)
     if "messages" not in body:

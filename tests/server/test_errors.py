@@ -19,7 +19,7 @@ from engine.errors import (
     UnplayableModel,
 )
 from registry.errors import DownloadError, ModelFileChanged, ModelFileError, ModelNotFound
-from server.errors import ApiError, BadRequest, NotSupported, PayloadTooLarge, error_response, handle, log_failure
+from server.errors import ApiError, BadRequest, PayloadTooLarge, error_response, handle, log_failure
 
 
 def request(path: str = "/v1/chat/completions") -> Request:
@@ -36,7 +36,6 @@ def answer(error: Exception, path: str = "/x") -> tuple[int, Any]:
     [
         (InvalidRequest("x"), 400, "invalid_request_error"),
         (BadRequest("x"), 400, "invalid_request_error"),
-        (NotSupported("x"), 400, "invalid_request_error"),
         (InvalidModelFile("x"), 400, "invalid_request_error"),
         (UnplayableModel("x"), 400, "invalid_request_error"),
         (ModelNotFound("x"), 404, "not_found_error"),
