@@ -76,10 +76,10 @@ def ask(server: BankmlServer, path: str, body: bytes, kind: str = "application/j
 
 
 def refusal_of(server: BankmlServer, path: str) -> int:
-    """The status for a body that cannot be: a 400, but where an endpoint is not there without a flag, and says so
-    whatever is asked."""
+    """The status for a body that cannot be: a 400, but where an endpoint is not there without a flag or an account, and
+    says so whatever is asked."""
     status = ask(server, path, b"{}").status_code
-    return status if status in (403, 501) else 400
+    return status if status in (401, 403, 501) else 400
 
 
 def error_of(answer: httpx.Response) -> Any:
@@ -99,8 +99,9 @@ def test_what_is_no_json_object_is_a_400(server: BankmlServer, path: str) -> Non
             continue  # Go reads a null as an empty request
         if path == "/lora-adapters" and name == "an array":
             continue  # the one path that wants one
+        unread = path.startswith("/api/experimental/") and not body.strip()  # elsewhere a flag or an account goes first
         answer = ask(server, path, body)
-        assert (answer.status_code, bool(error_of(answer))) == (status, True), name
+        assert (answer.status_code, bool(error_of(answer))) == (400 if unread else status, True), name
 
 
 @pytest.mark.parametrize("path", PATHS)
