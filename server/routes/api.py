@@ -211,14 +211,28 @@ async def _requested(request: Request, entry: Entry, given: ollama.Given, n_byte
     Raises:
         BadRequest: what is wrong with it; but what the model cannot do goes before it, as in Ollama.
     """
+    residency = residency_of(request)
     as_bad_request(given.check)
     try:
-        return await in_turn(request, n_bytes, lambda: given.request().under(entry.layer))
+        asked = await in_turn(request, n_bytes, lambda: given.request().under(entry.layer))
     except InvalidBody as error:
-        header, _ = await asyncio.to_thread(look, entry, residency_of(request).options)
-        if header is not None:
-            check(given, header.template, pools=header.pools, fills_gaps=header.fills_gaps)
+        await _check_header(residency, entry, given)
         raise BadRequest(str(error)) from None
+    resident = residency.current()
+    if resident is None or not resident.entry.same_weights(entry):
+        await _check_header(residency, entry, given)  # no model has to go for what this one cannot do
+    return asked
+
+
+async def _check_header(residency: Residency, entry: Entry, given: ollama.Given) -> None:
+    """Make sure that a model can do what is asked, without loading it.
+
+    Raises:
+        BadRequest: it cannot.
+    """
+    header, reason = await asyncio.to_thread(look, entry, residency.options)
+    if header is not None and reason is None:
+        check(given, header.template, pools=header.pools, fills_gaps=header.fills_gaps)
 
 
 routes = [

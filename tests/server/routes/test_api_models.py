@@ -268,6 +268,25 @@ def test_a_model_and_its_base_share_their_weights_and_ps_names_who_loaded_them(s
     assert server.get("/bankml")["resident"] == "short"
 
 
+@pytest.mark.parametrize(
+    ("path", "wanted", "lacks"),
+    [
+        ("/api/chat", {"messages": ASK, "think": True}, "thinking"),
+        ("/api/chat", {"messages": ASK, "tools": [{"type": "function"}]}, "tools"),
+        ("/api/generate", {"prompt": "the", "suffix": "cat"}, "insert"),
+        ("/api/generate", {"think": True}, "thinking"),
+    ],
+)
+def test_no_model_goes_for_what_another_cannot_do(
+    server: BankmlServer, path: str, wanted: dict[str, Any], lacks: str
+) -> None:
+    server.post("/api/generate", {"model": OTHER})
+    answer = server.client.post(path, json={"model": BASE, **wanted})
+    assert answer.status_code == 400
+    assert answer.json()["error"].endswith(f" does not support {lacks}")
+    assert server.get("/api/ps")["models"][0]["name"] == f"{OTHER}:latest"
+
+
 def test_ps_shows_the_file_once_the_model_that_loaded_it_is_deleted(server: BankmlServer) -> None:
     server.post("/api/generate", {"model": OTHER})
     server.client.post("/api/copy", json={"source": "mario:v2", "destination": "wario"}).raise_for_status()
