@@ -18,7 +18,7 @@ from server.wire.golang import as_text
 from server.wire.infill import gap_prompt, missing_markers
 from server.wire.layers import served_context
 from server.wire.llama import Defaults, tokenize_prompt
-from server.wire.ollama_fitting import FEW, first_to_try, fit_messages
+from server.wire.ollama_fitting import first_to_try, fit_messages
 from server.wire.ollama_logprobs import Logprobs
 from slots.slot import Job
 
@@ -124,10 +124,11 @@ class Jobs:
 
         if not asked.truncate:
             return prompt_of(asked.messages)
-        first = 0
-        if len(asked.messages) > FEW:
-            first = first_to_try(chat_of(asked.messages), template, variables, model.tokenizer, limit)
-        prompt, _ = fit_messages(asked.messages, limit, prompt_of, lambda prompt: len(prompt.tokens), first)
+
+        def known() -> int:
+            return first_to_try(chat_of(asked.messages), template, variables, model.tokenizer, limit)
+
+        prompt, _ = fit_messages(asked.messages, limit, prompt_of, lambda prompt: len(prompt.tokens), known)
         return prompt
 
 

@@ -42,7 +42,7 @@ from server.wire import layers, openai
 from server.wire.chat_output import formed
 from server.wire.llama import Format, with_native
 from server.wire.named_events import Event, NamedEvents
-from server.wire.ollama_fitting import FEW, first_to_try, fit_messages
+from server.wire.ollama_fitting import first_to_try, fit_messages
 from slots.residency import Residency
 from slots.slot import Job
 
@@ -134,10 +134,12 @@ class ChatRun:
         messages = self.chat.messages
         if self._num_ctx is None:
             return prompt_of(messages)
-        n_ctx, first = layers.served_context(self._num_ctx, model.n_ctx), 0
-        if len(messages) > FEW:
-            first = first_to_try(self.chat, template, settings.template_variables, model.tokenizer, n_ctx - 1)
-        found, n_dropped = fit_messages(messages, n_ctx - 1, prompt_of, lambda prompt: len(prompt[1]), first)
+        n_ctx = layers.served_context(self._num_ctx, model.n_ctx)
+
+        def known() -> int:
+            return first_to_try(self.chat, template, settings.template_variables, model.tokenizer, n_ctx - 1)
+
+        found, n_dropped = fit_messages(messages, n_ctx - 1, prompt_of, lambda prompt: len(prompt[1]), known)
         if n_dropped:
             self.run.warnings[:] = [f"{n_dropped} messages were left out: the model keeps to a context of {n_ctx}"]
         if len(found[1]) >= n_ctx:

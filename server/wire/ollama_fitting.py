@@ -17,6 +17,9 @@ T = TypeVar("T")
 FEW: Final = 16
 """Up to so many messages are looked at as Ollama does, from the first on: that costs less than to know beforehand."""
 
+MANY: Final = 256
+"""More messages are not looked at all together before it is known whether they may fit."""
+
 MAX_READ: Final = 100_000
 """Messages that are read for one conversation at most, each as often as it is read: seconds."""
 
@@ -26,7 +29,7 @@ def fit_messages(
     limit: int,
     render: Callable[[Sequence[Message]], T],
     count: Callable[[T], int],
-    first: int = 0,
+    known: Callable[[], int],
 ) -> tuple[T, int]:
     """The prompt of the messages that fit `limit` tokens, by Ollama's rule: the oldest go first, one at a time, but
     system messages stay, and so does the last message even when it alone does not fit.
@@ -36,16 +39,19 @@ def fit_messages(
         limit: tokens the prompt may have.
         render: makes the prompt of some of the messages.
         count: how many tokens a prompt has.
-        first: how many messages are known to have to go; see `first_to_try`.
+        known: how many messages have to go at least; see `first_to_try`.
 
     Returns:
         the prompt of what is left, and how many messages went.
 
     Raises:
         BadRequest: too much would have to be read to find it out.
-        What `render` raises.
+        What `render` and `known` raise.
     """
-    n_read = 0
+    n_read = first = 0
+    is_known = len(messages) <= FEW
+    if len(messages) > MANY:
+        is_known, first = True, known()
     while True:
         left = _kept(messages, first)
         n_read += len(left)
@@ -56,6 +62,8 @@ def fit_messages(
         if first >= len(messages) - 1 or count(prompt) <= limit:
             return prompt, len(messages) - len(left)
         first += 1
+        if not is_known:
+            is_known, first = True, max(first, known())
 
 
 def _kept(messages: Sequence[Message], first: int) -> list[Message]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,7 +68,7 @@ def conversation(*roles: str) -> list[dict[str, str]]:
 def fitted(
     messages: Sequence[Message], limit: int, count: Callable[[Sequence[Message]], int] = len
 ) -> tuple[Sequence[Message], int]:
-    return fit_messages(messages, limit, lambda left: left, count)
+    return fit_messages(messages, limit, lambda left: left, count, lambda: 0)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +109,19 @@ def test_a_conversation_that_must_be_looked_at_too_often_is_refused() -> None:
     assert len(kept) == 10
 
 
+def test_a_conversation_that_fits_is_looked_at_once() -> None:
+    looks = list[int]()
+
+    def look(left: Sequence[Message]) -> Sequence[Message]:
+        looks.append(len(left))
+        return left
+
+    fit_messages(conversation(*["user"] * 256), 256, look, len, lambda: pytest.fail("nothing needs to be known"))
+    fit_messages(conversation(*["user"] * 256), 9, look, len, lambda: 246)
+    fit_messages(conversation(*["user"] * 257), 9, look, len, lambda: 247)
+    assert looks == [256, 256, 10, 9, 10, 9]
+
+
 # --- what is known beforehand -------------------------------------------------------------------------------------
 
 
@@ -135,7 +149,9 @@ def ollamas_loop(
 
 
 @pytest.mark.parametrize("name", ["smollm2", *TEMPLATES])
-def test_what_is_left_is_what_ollama_leaves(name: str, smollm2: ChatTemplate, tokenizer: Tokenizer) -> None:
+def test_what_is_left_is_what_ollama_leaves(
+    name: str, smollm2: ChatTemplate, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     template = smollm2 if name == "smollm2" else ChatTemplate(TEMPLATES[name])
     n_known = 0
 
@@ -146,7 +162,9 @@ def test_what_is_left_is_what_ollama_leaves(name: str, smollm2: ChatTemplate, to
         nonlocal n_known
         first = first_to_try(openai.parse_chat({"messages": messages}), template, {}, tokenizer, limit)
         n_known += first
-        return fit_messages(messages, limit, render, len, first)
+        monkeypatch.setattr("server.wire.ollama_fitting.FEW", source.choice([0, 99]))
+        monkeypatch.setattr("server.wire.ollama_fitting.MANY", source.choice([0, 99]))
+        return fit_messages(messages, limit, render, len, lambda: first)
 
     def outcome(find: Callable[[], tuple[list[int], int]]) -> object:
         try:
@@ -154,7 +172,7 @@ def test_what_is_left_is_what_ollama_leaves(name: str, smollm2: ChatTemplate, to
         except (EngineError, BadRequest) as error:
             return str(error)
 
-    for seed in range(150):
+    for seed in range(80):
         source = random.Random(seed)
         messages, limit = random_conversation(source), source.randint(3, 120)
         found = outcome(lambda messages=messages, limit=limit: ours(messages, limit))
@@ -182,7 +200,8 @@ def test_of_40000_messages_little_more_is_tokenized_than_what_is_left(
         n_looks += 1
         return counted(smollm2.render(left))
 
-    first = first_to_try(openai.parse_chat({"messages": messages}), smollm2, {}, tokenizer, 2047)
-    tokens, _ = fit_messages(messages, 2047, render, len, first)
+    chat = openai.parse_chat({"messages": messages})
+    known = partial(first_to_try, chat, smollm2, {}, tokenizer, 2047)
+    tokens, _ = fit_messages(messages, 2047, render, len, known)
     assert n_looks <= 4
     assert n_characters <= (n_looks + 2) * len(tokenizer.decode(tokens))
