@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
@@ -80,7 +80,8 @@ class Arrivals:
         What came of it until then stays, and the next one goes on with it.
         """
         arriving = self._under_way.get(blob.digest)
-        if arriving is None or arriving.blob != blob:  # a manifest that says something else of it waits for the file
+        # One that is being stopped, or that another manifest says something else of, has the file: this one waits.
+        if arriving is None or arriving.blob != blob or arriving.task.cancelling():
             arriving = self._under_way[blob.digest] = Arriving(blob)
             arriving.task = asyncio.create_task(self._bring(arriving, source))
             arriving.task.add_done_callback(partial(self._ended, arriving))
@@ -114,7 +115,7 @@ class Arrivals:
                 try:
                     if not arriving.here:
                         await self._fetch(arriving, file, source)
-                    data = await asyncio.to_thread(self._place, arriving, file)
+                    data = await _to_the_end(partial(self._place, arriving, file))
                 finally:
                     if not (blob.is_kept and file.completed) or arriving.here:  # nothing to go on with
                         file.remove()
@@ -197,3 +198,12 @@ class Arrivals:
             await all_of(fetched, partial_header.judge(file, self._check))
         else:
             await fetched
+
+
+async def _to_the_end(work: Callable[[], bytes]) -> bytes:
+    """What `work` gives in another thread; a cancellation waits for it, since it holds a file that others wait for."""
+    placing = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(placing)
+    finally:
+        await asyncio.gather(placing, return_exceptions=True)

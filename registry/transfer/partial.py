@@ -151,12 +151,19 @@ class PartialFile:
             os.ftruncate(self._descriptor, 0)
 
     def finish(self) -> None:
-        """Cuts the record off, and waits until the disk has the rest. All bytes must be there."""
+        """Cuts the record off, and waits until the disk has the rest. All bytes must be there.
+
+        The disk may take long: who closes the file meanwhile does not wait, and nobody else has its lock until then.
+        """
         if self.completed != self.size:
             raise ValueError(f"{self.path} has {self.completed} of {self.size} bytes")
         with self._lock:
             os.ftruncate(self._descriptor, self.size)
-            os.fsync(self._descriptor)
+            descriptor = os.dup(self._descriptor)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def remove(self) -> None:
         """Removes the file."""

@@ -17,9 +17,8 @@ Check = Callable[[Path, bool], bool]
 """What weights must pass beside their digest. Given the file, and whether it is whole or the beginning of one, it says
 whether the header is all there; raises `NotPlayable` when they are not played."""
 
-_FIRST: Final = (
-    1 << 20
-)  # bytes that are looked at first; where the header goes on behind them, twice as many, and so on
+_FIRST: Final = 1 << 20
+"""Bytes that are looked at first; where the header goes on behind them, twice as many, and so on."""
 
 
 async def judge(file: PartialFile, check: Check) -> None:
