@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 
@@ -207,31 +206,39 @@ def test_a_pull_says_how_far_another_process_is_with_the_same_blob(folder: Model
         assert len(registry.blob_ranges(digest)) == 1
 
 
-@pytest.mark.parametrize("step", ["pulling manifest", "pulling ", "verifying sha256 digest", "writing manifest"])
-def test_a_pull_that_is_killed_at_a_step_is_no_half_model_and_goes_on(
-    folder: ModelFolder, weights: bytes, step: str
-) -> None:
-    script = textwrap.dedent(
-        """
-        import asyncio, os, signal, sys
-        from pathlib import Path
-        from registry.folder import ModelFolder
-        from registry.names import ModelName
-        from registry.transfer.pull import Puller
-        async def main(folder, name, step):
-            async for line in Puller(ModelFolder(Path(folder))).pull(ModelName.parse(name), insecure=True):
-                if line.status.startswith(step):
-                    os.kill(os.getpid(), signal.SIGKILL)
-        asyncio.run(main(*sys.argv[1:]))
-        """
-    )
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from registry.folder import ModelFolder
+from registry.names import ModelName
+from registry.transfer.pull import Puller
+
+async def pull(folder, name, step):
+    async for line in Puller(ModelFolder(folder)).pull(ModelName.parse(name), insecure=True):
+        if line.status.startswith(step):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+name, folder, *steps = sys.argv[1:]
+for number, step in enumerate(steps):
+    child = os.fork()
+    if child == 0:
+        asyncio.run(pull(Path(folder) / str(number), name, step))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_pull_that_is_killed_at_any_step_is_no_half_model_and_goes_on(tmp_path: Path, weights: bytes) -> None:
+    steps = ("pulling manifest", "pulling ", "verifying sha256 digest", "writing manifest")
     with serving() as registry:
         digest = registry.add(weights, system="x")["layers"][0]["digest"]
-        command = [sys.executable, "-c", script, str(folder.path), registry.name(), step]
-        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False)
-        assert done.returncode == -signal.SIGKILL
-        assert folder.derived() == ([], [])
-        folder.sweep()
-        assert pull(folder, registry)[-1].status == "success"
-    assert folder.blob_path(digest).read_bytes() == weights
-    assert left(folder) == []
+        command = [sys.executable, "-c", KILLED, registry.name(), str(tmp_path), *steps]
+        done = subprocess.run(command, capture_output=True, check=True, text=True)
+        assert done.stdout.split() == [str(-signal.SIGKILL)] * len(steps)
+        for number in range(len(steps)):
+            folder = ModelFolder(tmp_path / str(number))
+            assert folder.derived() == ([], [])
+            folder.sweep()
+            assert pull(folder, registry)[-1].status == "success"
+            assert folder.blob_path(digest).read_bytes() == weights
+            assert left(folder) == []

@@ -236,7 +236,7 @@ def test_the_default_model_is_pulled_under_its_short_name_and_stays_one_file_in_
     catalog = Catalog.of_file(model_path, folder=folder)
     assert [(entry.shown, entry.path) for entry in catalog.entries()] == [("smollm2:latest", model_path)]
     assert catalog.resolve("smollm2").same_weights(catalog.default)
-    assert catalog.is_file(catalog.default.name)
+    assert catalog.file_named(catalog.default.name) is catalog.default
     folder.delete(ModelName.parse("smollm2"))
     assert [entry.shown for entry in catalog.entries()] == [catalog.default.shown]
     assert model_path.stat().st_size == DEFAULT_MODEL.size
