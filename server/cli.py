@@ -11,6 +11,7 @@ import sys
 import click
 
 from server.commands.conversion import convert
+from server.commands.diag import diag
 from server.commands.errors import CommandError
 from server.commands.files import guard, pin, sha256, verify
 from server.commands.flags import FlagCommand
@@ -64,7 +65,7 @@ def command() -> None:
 _MODELS = (serve, create, run, show, stop, pull, push, list_models, list_running, cp, rm)
 _FILES = (guard, sha256, pin, verify, convert)
 _STAGES = (tokenize, chat_template, generate)
-for _verb in (*_MODELS, *_FILES, *_STAGES, usage, version):
+for _verb in (*_MODELS, *_FILES, *_STAGES, usage, diag, version):
     command.add_command(_verb)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -51,7 +52,7 @@ async def usage(pids: Iterable[int] | None = None, seconds: float = SAMPLE_SECON
         pids: the processes, those that do not live are left out; None for this one.
         seconds: how long they are watched.
     """
-    watched = [each for pid in dict.fromkeys([os.getpid()] if pids is None else pids) if (each := _Watched.of(pid))]
+    watched = [each for pid in _pids(pids) if (each := _Watched.of(pid))]
     started = time.monotonic()
     await asyncio.sleep(seconds)
     passed = time.monotonic() - started
@@ -83,8 +84,7 @@ class _Watched:
         """The process with this number; None when none lives or it may not be looked at."""
         with suppress(psutil.Error):
             process = psutil.Process(pid)
-            name = "bankml" if pid == os.getpid() else process.name()
-            return cls(process, name, _seconds(process))
+            return cls(process, _name_of(process), _seconds(process))
         return None
 
     def reading(self, passed: float) -> dict[str, Any] | None:
@@ -148,19 +148,25 @@ def disk_of(file: Path, size: int) -> dict[str, Any]:
     }
 
 
-def swapped_bytes() -> int | None:
-    """How much of this process is in the swap."""
+def swapped_bytes(pid: int | None = None) -> int | None:
+    """How much of a process, this one if none is named, is in the swap."""
     with suppress(OSError, ValueError):
-        for line in Path("/proc/self/status").read_text().splitlines():
+        for line in Path(f"/proc/{pid or 'self'}/status").read_text().splitlines():
             if line.startswith("VmSwap:"):
                 return int(line.split()[1]) * 1024
     return None
 
 
-def report() -> dict[str, Any]:
-    """The machine in sections. Neither its name nor an address is in it. May take long: disks are asked."""
-    return {
+def report(pids: Iterable[int] | None = None, *, full: bool = False) -> dict[str, Any]:
+    """The machine in sections. May take long: disks are asked.
+
+    Args:
+        pids: the processes to tell of, those that do not live are left out; None for this one.
+        full: with the machine's name, and every socket's addresses; else neither is in it.
+    """
+    found: dict[str, Any] = {
         "system": {
+            **({"host": platform.node()} if full else {}),
             "os": platform.system(),
             "release": platform.release(),
             "machine": platform.machine(),
@@ -170,25 +176,60 @@ def report() -> dict[str, Any]:
         "cpu": {**processor(), "physical": psutil.cpu_count(logical=False), "load": list(psutil.getloadavg())},
         "memory": memory(),
         "cgroup": _cgroup(),
-        "processes": [_process()],
+        "processes": [told for pid in _pids(pids) if (told := _process(pid))],
         "disks": _disks(),
         "network": _network(),
     }
+    return found | ({"sockets": _sockets()} if full else {})
 
 
-def _process() -> dict[str, Any]:
-    process = psutil.Process()
-    times, held = process.cpu_times(), process.memory_info()
-    return {
-        "name": "bankml",
-        "pid": process.pid,
-        "rss_bytes": held.rss,
-        "swap_bytes": swapped_bytes(),
-        "threads": process.num_threads(),
-        "files": process.num_fds(),
-        "cpu_s": round(times.user + times.system, 2),
-        "uptime_s": round(time.time() - process.create_time()),
-    }
+def _pids(given: Iterable[int] | None) -> list[int]:
+    """The processes that were asked for, each once; this one when none was."""
+    return [os.getpid()] if given is None else list(dict.fromkeys(given))
+
+
+def _name_of(process: psutil.Process) -> str:
+    return "bankml" if process.pid == os.getpid() else process.name()
+
+
+def _process(pid: int) -> dict[str, Any] | None:
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        files = None
+        with suppress(psutil.AccessDenied):  # another user's
+            files = process.num_fds()
+        return {
+            "name": _name_of(process),
+            "pid": pid,
+            "rss_bytes": process.memory_info().rss,
+            "swap_bytes": swapped_bytes(pid),
+            "threads": process.num_threads(),
+            "files": files,
+            "cpu_s": round(_seconds(process), 2),
+            "uptime_s": round(time.time() - process.create_time()),
+        }
+    return None
+
+
+def _sockets() -> list[dict[str, Any]]:
+    """Every TCP and UDP socket that may be looked at; whose it is, where that is known."""
+
+    def text(address: Any) -> str | None:
+        if not address:
+            return None
+        return f"[{address.ip}]:{address.port}" if ":" in address.ip else f"{address.ip}:{address.port}"
+
+    kinds = {socket.SOCK_STREAM: "tcp", socket.SOCK_DGRAM: "udp"}
+    return [
+        {
+            "kind": kinds.get(each.type, str(each.type)),
+            "local": text(each.laddr),
+            "remote": text(each.raddr),
+            "state": each.status,
+            "pid": each.pid,
+        }
+        for each in psutil.net_connections("inet")
+    ]
 
 
 def _cgroup() -> dict[str, Any]:
@@ -226,10 +267,19 @@ def _network() -> list[dict[str, Any]]:
 
 async def ping(host: str, port: int) -> float | None:
     """Milliseconds a connection to an address takes; None when there is none within a second."""
-    started = time.perf_counter()
-    with suppress(OSError, TimeoutError):
-        async with asyncio.timeout(1):
-            _, writer = await asyncio.open_connection(host, port)
-        writer.close()
-        return round(1000 * (time.perf_counter() - started), 3)
+    with suppress(OSError):
+        return await connect(host, port)
     return None
+
+
+async def connect(host: str, port: int) -> float:
+    """Milliseconds a connection to an address takes.
+
+    Raises:
+        OSError: there is none; `TimeoutError` after a second.
+    """
+    started = time.perf_counter()
+    async with asyncio.timeout(1):
+        _, writer = await asyncio.open_connection(host, port)
+    writer.close()
+    return round(1000 * (time.perf_counter() - started), 3)
