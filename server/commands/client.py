@@ -15,6 +15,17 @@ from server.commands.errors import CommandError
 CONNECT_TIMEOUT: Final = 5.0
 """Seconds to wait for a server to take a connection; an answer may take as long as it takes."""
 _JSON: Final = {"Content-Type": "application/json"}
+_NEVER: Final = "0001-01-01T00:00:00Z"
+_MODEL: Final[Mapping[str, Any]] = {
+    "name": "",
+    "digest": "",
+    "size": 0,
+    "size_vram": 0,
+    "context_length": 0,
+    "modified_at": _NEVER,
+    "expires_at": _NEVER,
+}
+"""Go's zero values of what tables show of a model, listed or running."""
 
 
 class ClientError(CommandError):
@@ -115,9 +126,12 @@ class Client:
         self.post("/api/generate", {"model": model, "stream": False, **more})
 
     def models(self) -> list[dict[str, Any]]:
-        """The models that the server lists. Errors as `get`."""
-        found: list[dict[str, Any]] = self.get("/api/tags").get("models") or []
-        return found
+        """The models that the server lists, with all that a table shows of each. Errors as `get`."""
+        return self._listed("/api/tags")
+
+    def running(self) -> list[dict[str, Any]]:
+        """The models in the server's memory; as `models`."""
+        return self._listed("/api/ps")
 
     def default_model(self) -> str:
         """The name of the model that answers when none is named.
@@ -164,6 +178,14 @@ class Client:
         except httpx.HTTPError as error:
             raise self._lost(error) from error
 
+    def _listed(self, path: str) -> list[dict[str, Any]]:
+        """The models of a list, read as Go reads them: what is missing is zero, and what has another type no model.
+        llama-server lists its model here, too, with texts for its size and time."""
+        models = self.get(path).get("models") or []
+        if not isinstance(models, list) or not all(map(_is_model, models)):
+            raise ClientError(f"{self.url}{path} is no list of Ollama's")
+        return [{**_MODEL, **{name: value for name, value in model.items() if value is not None}} for model in models]
+
     def _answer(
         self,
         method: str,
@@ -188,6 +210,14 @@ class Client:
         if isinstance(error, httpx.UnsupportedProtocol):
             return ClientError(f"{self.url} is no address of a server: {error}")
         return ClientError(f"the server at {self.url} is gone: {error}")
+
+
+def _is_model(model: object) -> bool:
+    """Whether this is a model of a list, as far as a table shows it."""
+    if not isinstance(model, dict):
+        return False
+    given = {name: model[name] for name in _MODEL if model.get(name) is not None}
+    return all(isinstance(value, type(_MODEL[name])) for name, value in given.items())
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:

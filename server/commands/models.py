@@ -36,9 +36,12 @@ def listing(models: list[dict[str, Any]], prefix: str, now: datetime) -> str:
     """The table of `bankml list`.
 
     Args:
-        models: as `/api/tags` has them.
+        models: as `Client.models` has them.
         prefix: what a name begins with, letter case aside.
         now: the present.
+
+    Raises:
+        CommandError: a time is none.
     """
     from server.commands.human import human_bytes, human_time
     from server.commands.tables import table
@@ -58,12 +61,12 @@ def list_running(prefixes: tuple[str, ...]) -> None:
     from server.commands.client import Client
 
     with Client.from_environment() as client:
-        models = client.get("/api/ps").get("models") or []
+        models = client.running()
     click.echo(running(models, "".join(prefixes[:1]), datetime.now(UTC)), nl=False)
 
 
 def running(models: list[dict[str, Any]], prefix: str, now: datetime) -> str:
-    """The table of `bankml ps`; arguments as `listing`, the models as `/api/ps` has them."""
+    """The table of `bankml ps`; arguments and errors as of `listing`, the models as `Client.running` has them."""
     from server.commands.human import human_bytes, human_time
     from server.commands.tables import table
 
@@ -74,14 +77,14 @@ def running(models: list[dict[str, Any]], prefix: str, now: datetime) -> str:
         expires_at = _time(model["expires_at"])
         until = "Stopping..." if expires_at < now else human_time(expires_at, now)
         size = human_bytes(model["size"])
-        context = str(model.get("context_length", 0))
+        context = str(model["context_length"])
         rows.append([model["name"], model["digest"][:12], size, _processor(model), context, until])
     return table(rows, _RUNNING)
 
 
 def _processor(model: Mapping[str, Any]) -> str:
     """Where a model is: the shares of processor and graphics card."""
-    size, on_gpu = model["size"], model.get("size_vram", 0)
+    size, on_gpu = model["size"], model["size_vram"]
     if on_gpu == 0:
         return "100% CPU"
     if on_gpu == size:
@@ -94,7 +97,12 @@ def _processor(model: Mapping[str, Any]) -> str:
 
 def _time(text: str) -> datetime:
     """A time as Go writes it into JSON; of its nanoseconds the last three digits go."""
-    return _ZERO if text.startswith("0001-") else datetime.fromisoformat(text).astimezone(UTC)
+    if text.startswith("0001-"):
+        return _ZERO
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise CommandError(f"the server gives a time that is none: {text!r}") from error
 
 
 @click.command(cls=OllamaCommand)

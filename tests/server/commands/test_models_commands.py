@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import orjson
 import pytest
 
 from server.cli import main
@@ -20,7 +23,7 @@ NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
 
 def model(name: str, **more: Any) -> dict[str, Any]:
-    return {"name": name, "digest": "0123456789abcdef", "size": 98_000_000, **more}
+    return {"name": name, "digest": "0123456789abcdef", "size": 98_000_000, "size_vram": 0, "context_length": 0, **more}
 
 
 def test_the_list_shows_names_digests_sizes_and_ages() -> None:
@@ -120,6 +123,60 @@ def test_a_model_is_stopped(command: Run, own: ServerProcess) -> None:
 )
 def test_a_model_that_is_not_there_is_said_so(command: Run, arguments: tuple[str, ...], text: str) -> None:
     assert command(*arguments) == (1, "", f"Error: {text}\n")
+
+
+LLAMA_SERVERS = {"name": "m.gguf", "model": "m.gguf", "modified_at": "", "size": "", "digest": "", "type": "model"}
+"""What llama-server lists at Ollama's path."""
+
+
+class Lister(ThreadingHTTPServer):
+    """A server that answers every question with its models."""
+
+    models: object = None
+
+
+class _Answer(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        assert isinstance(self.server, Lister)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(orjson.dumps({"models": self.server.models}))
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture(scope="module")
+def lister() -> Iterator[Lister]:
+    with Lister(("127.0.0.1", 0), _Answer) as lister:
+        threading.Thread(target=lister.serve_forever, args=(0.01,)).start()
+        yield lister
+        lister.shutdown()
+
+
+@pytest.mark.parametrize("verb", ["list", "ps"])
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        ([LLAMA_SERVERS], "Error: {} is no list of Ollama's\n"),
+        ("m", "Error: {} is no list of Ollama's\n"),
+        (["m"], "Error: {} is no list of Ollama's\n"),
+        (
+            [{"name": "m", "modified_at": "today", "expires_at": "today"}],
+            "Error: the server gives a time that is none: 'today'\n",
+        ),
+        (None, ""),
+        ([{"name": "m", "size": None}], ""),
+    ],
+)
+def test_what_is_no_list_of_ollamas_is_said_in_one_line(
+    command: Run, lister: Lister, monkeypatch: pytest.MonkeyPatch, verb: str, models: object, said: str
+) -> None:
+    lister.models = models
+    url = f"http://127.0.0.1:{lister.server_port}"
+    monkeypatch.setenv("OLLAMA_HOST", url)
+    path = "/api/tags" if verb == "list" else "/api/ps"
+    assert command(verb)[::2] == (1 if said else 0, said.format(url + path))
 
 
 @pytest.mark.parametrize("arguments", ["list", "ps", "show a", "cp a b", "rm a", "stop a"])
