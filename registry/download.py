@@ -208,7 +208,7 @@ async def _fetch(config: IndexConfig, url: str, wheel: Path, pin: Pin, progress:
     with part:
         try:
             while True:
-                async with config.client(url) as client:
+                async with await config.open_client(url) as client:
                     task = asyncio.create_task(fetch(WheelSource(client, url), part, Patience()))
                     async for done in ticks(lambda: part.completed, task):
                         progress.update(done)

@@ -8,6 +8,7 @@ The index, proxy and certificates are pip's: its environment variables and confi
 from __future__ import annotations
 
 import ast
+import asyncio
 import os
 import ssl
 import subprocess
@@ -22,7 +23,7 @@ import httpx
 from registry.errors import DownloadError
 from registry.index_page import Link, links_of, split
 from registry.pins import WheelPin
-from registry.transfer.connection import Client, reason
+from registry.transfer.connection import Client, first_bytes, reason
 from registry.transfer.threads import Look, unwatched
 
 PUBLIC_INDEX = "https://pypi.org/simple"
@@ -31,6 +32,7 @@ _PIP_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.1
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _USER_AGENT = "bankml"
+_LARGEST_PAGE: Final = 64 << 20  # bytes; the longest of PyPI's have some 20 million
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,10 @@ class IndexConfig:
     client_cert: str | None = None
     trusted_hosts: frozenset[str] = frozenset()
     timeout: float = 30.0
+
+    async def open_client(self, url: str) -> Client:
+        """As `client`; the certificates, which take their time, are read in another thread."""
+        return await asyncio.to_thread(self.client, url)
 
     def client(self, url: str) -> Client:
         """A client for one host: follows redirects, uses the proxy and certificates configured.
@@ -219,16 +225,22 @@ async def _pages(config: IndexConfig, project: str) -> AsyncIterator[tuple[str, 
             continue
         shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
         try:
-            async with config.client(page) as client:
-                response = await client.get(page, headers={"Accept": _ACCEPT})
+            async with (
+                await config.open_client(page) as client,
+                client.stream("GET", page, headers={"Accept": _ACCEPT}) as response,
+            ):
+                data = await first_bytes(response.aiter_bytes(), _LARGEST_PAGE + 1)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             yield shown, f"cannot reach {shown}: {reason(error)}"
             continue
         if response.status_code != 200:
             yield shown, f"{shown} answered {response.status_code} {response.reason_phrase}".rstrip()
             continue
-        kind = response.headers.get("content-type", "")
-        links = links_of(response.content, str(response.url), is_json="json" in kind)
+        if len(data) > _LARGEST_PAGE:
+            yield shown, f"{shown} has more than {_LARGEST_PAGE} bytes"
+            continue
+        is_json = "json" in response.headers.get("content-type", "")
+        links = await asyncio.to_thread(links_of, data, str(response.url), is_json=is_json)
         yield shown, {name: Link(with_password_of(page, link.url), link.sha256) for name, link in links.items()}
 
 

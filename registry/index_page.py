@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 import orjson
 
+_LONGEST_NAME: Final = 255  # characters of a file's name: no disk takes more, and what a wheel's says multiplies
 _SHA256: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 
@@ -72,7 +73,7 @@ def _in_json(data: bytes, base: str) -> Iterator[tuple[str, Link]]:
     files = page.get("files") if isinstance(page, dict) else None
     for file in files if isinstance(files, list) else ():
         name, url = (file.get("filename"), file.get("url")) if isinstance(file, dict) else (None, None)
-        if isinstance(name, str) and isinstance(url, str):
+        if isinstance(name, str) and len(name) <= _LONGEST_NAME and isinstance(url, str):
             hashes = file.get("hashes")
             link = _link(base, url, hashes.get("sha256") if isinstance(hashes, dict) else None)
             if link is not None:
@@ -98,5 +99,5 @@ class _Anchors(HTMLParser):
             return
         if tag == "base":
             self.base = link.url
-        else:
-            self.links[unquote(urlsplit(link.url).path.rpartition("/")[2])] = link
+        elif len(name := unquote(urlsplit(link.url).path.rpartition("/")[2])) <= _LONGEST_NAME:
+            self.links[name] = link

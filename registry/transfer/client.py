@@ -23,7 +23,7 @@ import httpx
 import orjson
 
 from registry.names import ModelName
-from registry.transfer.connection import Client, told
+from registry.transfer.connection import Client, first_bytes, told
 from registry.transfer.errors import NotThere, Refused, TransferError, Unauthorized
 from registry.transfer.fetch import RETRY_STATUS, Patience
 from registry.transfer.key import NoKey, signature
@@ -93,12 +93,10 @@ class Registry:
         """
         url = f"{self.base}/manifests/{self.name.tag}"
         async with self.request("GET", url, headers={"Accept": MEDIA_TYPE}) as response:
-            data = bytearray()
-            async for chunk in response.aiter_raw():
-                data += chunk
-                if len(data) > MAX_MANIFEST:
-                    raise TransferError(f"the manifest has more than {MAX_MANIFEST} bytes")
-            return bytes(data)
+            data = await first_bytes(response.aiter_raw(), MAX_MANIFEST + 1)
+        if len(data) > MAX_MANIFEST:
+            raise TransferError(f"the manifest has more than {MAX_MANIFEST} bytes")
+        return data
 
     def blob(self, blob: Blob) -> BlobSource:
         """Where one of the model's blobs comes from."""
@@ -185,7 +183,7 @@ class Registry:
                 unsigned = error.for_registry(self.host)
         try:
             async with self._client.stream("GET", url, headers=headers) as response:  # a redirect elsewhere drops it
-                grant = await _first_bytes(response, _LONGEST_GRANT)
+                grant = await first_bytes(response.aiter_raw(), _LONGEST_GRANT)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise TransferError(told("GET", str(url), error)) from error
         token = _token(grant) if response.status_code < 400 else ""
@@ -273,18 +271,8 @@ async def refused(response: httpx.Response) -> TransferError:
     """The error in an answer: its status and body, as Ollama says it."""
     if response.status_code == 404:
         return NotThere()
-    data = await _first_bytes(response, _LONGEST_REFUSAL)
+    data = await first_bytes(response.aiter_raw(), _LONGEST_REFUSAL)
     return Refused(response.status_code, data.decode("utf-8", "replace"))
-
-
-async def _first_bytes(response: httpx.Response, limit: int) -> bytes:
-    """A body as it came, not unpacked, and no more of it than `limit` bytes."""
-    data = bytearray()
-    async for chunk in response.aiter_raw():
-        data += chunk
-        if len(data) > limit:
-            break
-    return bytes(data[:limit])
 
 
 def _token(grant: bytes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import httpx
@@ -50,6 +51,16 @@ class Client(httpx.AsyncClient):
         except ExceptionGroup as group:  # a port above all ports is told by the socket
             text = reason(group.exceptions[0])
             raise NoPlace(f"a redirect leads nowhere: {text}", request=request) from group
+
+
+async def first_bytes(pieces: AsyncIterator[bytes], limit: int) -> bytes:
+    """An answer's bytes, and no more of them than `limit`."""
+    data = bytearray()
+    async for piece in pieces:
+        data += piece
+        if len(data) > limit:
+            break
+    return bytes(data[:limit])
 
 
 def reason(error: Exception) -> str:

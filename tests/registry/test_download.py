@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -203,7 +204,7 @@ def test_the_index_password_goes_with_the_file_on_the_same_host() -> None:
     assert [headers["authorization"] for headers in index.headers] == ["Basic bWU6d29yZA=="] * 2
 
 
-def test_several_processes_fetch_once(cache: Path) -> None:
+def test_several_processes_fetch_once() -> None:
     with serving(PackageIndex()) as index:
         script = textwrap.dedent(
             """
@@ -263,8 +264,6 @@ def test_a_waiting_process_says_so() -> None:
 
     waiter = Waiter()
     with serving(PackageIndex()) as index:
-        import fcntl
-
         lock = model_path(PIN).with_name(f".{PIN.file_name}.lock")
         lock.parent.mkdir(parents=True)
         with lock.open("ab") as held:

