@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from registry.folder import ModelFolder
+from testing.oracles.small_models import BY_NAME
 from testing.server_process import BankmlServer
 
 
@@ -21,3 +22,14 @@ def served(start_server: Callable[..., BankmlServer], folder: ModelFolder) -> It
     """A server of that folder."""
     with start_server("--registry", str(folder.path)) as process:
         yield process
+
+
+@pytest.fixture(scope="session")
+def start_small(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., BankmlServer]:
+    """As `start_server`, of a small model that is there in half the time: for tests that ask other models, or none."""
+    path = BY_NAME["llama-mixed"].file().write(tmp_path_factory.mktemp("served") / "small.gguf")
+
+    def start(*flags: str) -> BankmlServer:
+        return BankmlServer(path, *flags)
+
+    return start

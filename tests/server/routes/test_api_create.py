@@ -214,28 +214,28 @@ def test_creates_of_one_name_at_once_leave_one_whole_model(http: httpx.Client, f
     assert sum(model.name.model == "toad" for model in models) == 1
 
 
-def test_without_a_folder_nothing_is_made(start_server: Start, tmp_path: Path) -> None:
-    with start_server("-c", "512") as server:
+def test_without_a_folder_nothing_is_made(start_small: Start, tmp_path: Path) -> None:
+    with start_small("-c", "512") as server:
         for answer in (
-            server.client.post("/api/create", json={"model": "x", "from": "smollm2"}),
+            server.client.post("/api/create", json={"model": "x", "from": "small"}),
             server.client.post(f"/api/blobs/{NOTHING}", content=b"x"),
         ):
             assert answer.status_code == 400
             assert "no folder of models is served" in answer.json()["error"]
 
 
-def test_a_killed_upload_is_cleared_away_and_named_at_the_next_start(start_server: Start, tmp_path: Path) -> None:
+def test_a_killed_upload_is_cleared_away_and_named_at_the_next_start(start_small: Start, tmp_path: Path) -> None:
     folder = ModelFolder(tmp_path / "forks")
     flags = ("-c", "512", "--registry", str(folder.path))
-    with start_server(*flags) as server:
-        server.client.post("/api/create", json={"model": "mario", "from": "smollm2", "system": "one"})
+    with start_small(*flags) as server:
+        server.client.post("/api/create", json={"model": "mario", "from": "small", "system": "one"})
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             head = f"POST /api/blobs/{NOTHING} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n\r\n"
             connection.sendall(head.encode() + bytes(2_000_000))
             wait_until(lambda: under_way(folder) != [])
             server.kill()
     [left] = under_way(folder)
-    with start_server(*flags) as server:
+    with start_small(*flags) as server:
         assert f"removed {folder.partial}/{left}: it was never made whole" in server.log_tail()
         names = [model["name"] for model in server.get("/api/tags")["models"]]
     assert "mario:latest" in names

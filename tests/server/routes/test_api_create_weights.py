@@ -183,13 +183,13 @@ def test_a_file_that_cannot_grow_ends_the_conversion_and_leaves_nothing(
 
 
 def test_a_kill_between_upload_and_manifest_leaves_no_half_model_and_the_next_start_says_what_it_found(
-    start_server: Start, directory: Path, tmp_path: Path
+    start_small: Start, directory: Path, tmp_path: Path
 ) -> None:
     folder = ModelFolder(tmp_path / "forks")
     flags = ("-c", "512", "--registry", str(folder.path))
     found: list[str] = []
     for killed_when in ("uploaded", "converting", "converted", "made"):
-        with start_server(*flags) as server:
+        with start_small(*flags) as server:
             assert _missing(found, server.log_tail()) == []
             assert not folder.partial.exists() or list(folder.partial.iterdir()) == []
             assert list(folder.blobs.glob("*")) == []
@@ -203,7 +203,7 @@ def test_a_kill_between_upload_and_manifest_leaves_no_half_model_and_the_next_st
         found = [f"removed {path}: no model uses it" for path in blobs if not models]
         found += [f"removed {path}: it was never made whole" for path in folder.partial.glob("*")]
         assert len(list(folder.partial.glob("convert-*"))) == (killed_when in ("converting", "converted"))
-    with start_server(*flags) as server:
+    with start_small(*flags) as server:
         assert [path.name for path in folder.blobs.iterdir()] == [f"sha256-{models[0].base.sha256}"]
         assert generated(server, "mario")["eval_count"] == 2
 

