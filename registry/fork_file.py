@@ -18,6 +18,7 @@ import orjson
 
 from registry.atomic import write_whole
 from registry.errors import ForkFileError, NotPinned, RegistryError
+from registry.pins import open_to_read
 
 SUFFIX: Final = ".FORK.json"
 """How the names of these files end: `model.gguf.FORK.json` pins `model.gguf`."""
@@ -74,8 +75,7 @@ class ForkFile:
             ForkFileError: it is missing, unreadable, or no JSON object.
         """
         try:
-            # Not blocking: opening a pipe would wait for whoever writes to it.
-            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            with open(open_to_read(path), "rb") as file:
                 data = file.read(_MAX_BYTES + 1)
         except (OSError, ValueError) as error:
             raise ForkFileError(path, getattr(error, "strerror", None) or str(error)) from error

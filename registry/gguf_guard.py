@@ -22,7 +22,7 @@ from engine.gguf import VERSION, GGUFHeader, HeaderScan, TensorRecord, read_head
 from engine.gguf_header import FORK_TYPES
 from engine.model import ModelOptions, check_header, foreign
 from registry.errors import ModelFileError
-from registry.pins import FileIdentity
+from registry.pins import FileIdentity, open_to_read
 
 _LONGEST_NAME: Final = 1000  # characters of a name that is told as it stands
 Verdict = Literal["play", "refuse", "need_more"]
@@ -254,8 +254,7 @@ def _nbytes(record: TensorRecord) -> int | None:
 def _size(path: Path) -> int:
     """The bytes of a file that can be read."""
     try:
-        # Not blocking: opening a pipe would wait for whoever writes to it.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_to_read(path)
         try:
             return FileIdentity.of_stat(path, os.fstat(descriptor)).size
         finally:

@@ -15,6 +15,7 @@ from typing import Final
 
 from registry.derived import DerivedModel, ManifestRefused
 from registry.names import ModelName
+from registry.pins import open_to_read
 
 MANIFEST_ENDING: Final = ".MODEL.json"
 LARGEST_MANIFEST: Final = 64 << 20
@@ -89,8 +90,7 @@ class Manifests:
         """What the file says now, or why it is not used. Remembered, unless the file is so new that it may change and
         look the same."""
         now = time.time_ns()
-        # Not blocking: opening a pipe would wait for whoever writes to it.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open(open_to_read(path), "rb") as file:
             stat = os.fstat(file.fileno())
             said = _parsed(path, file.read(LARGEST_MANIFEST + 1))
         self._known.pop(path, None)

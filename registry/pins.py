@@ -99,6 +99,15 @@ class FileIdentity:
         return cls(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
+def open_to_read(path: Path) -> int:
+    """A descriptor of a file to be read. A pipe is opened too, for the caller to refuse, without a wait for its writer.
+
+    Raises:
+        OSError: there is none, or it cannot be read.
+    """
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
 # Bytes hashed at a time. Large: between two of them the hash waits for the GIL, while another thread imports or loads.
 _CHUNK = 4 << 20
 
@@ -123,8 +132,7 @@ def sha256_file(path: Path, on_read: Callable[[int], None] | None = None) -> Dig
         ModelFileChanged: it changed while it was read.
     """
     try:
-        # Not blocking: opening a pipe would wait for whoever writes to it, and only then be refused.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:
+        with open(open_to_read(path), "rb", buffering=0) as file:
             before = FileIdentity.of_stat(path, os.fstat(file.fileno()))
             sha256 = hashlib.sha256()
             n_done = 0

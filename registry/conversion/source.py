@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from registry.errors import ConversionRefused, ModelDirectoryError, ModelFileChanged, ModelFileError
-from registry.pins import FileIdentity, sha256_file
+from registry.pins import FileIdentity, open_to_read, sha256_file
 from registry.progress import Progress
 
 MAX_JSON: Final = 256 << 20
@@ -70,8 +70,7 @@ class SourceDirectory:
         """
         path = self.path / name
         try:
-            # Not blocking: opening a pipe would wait for whoever writes to it, and only then be refused.
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            descriptor = open_to_read(path)
             self._open.callback(os.close, descriptor)
             identity = FileIdentity.of_stat(path, os.fstat(descriptor))
         except OSError as error:

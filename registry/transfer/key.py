@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from registry.pins import open_to_read
 from registry.transfer.errors import TransferError
 
 if TYPE_CHECKING:
@@ -89,8 +90,7 @@ def _key(path: Path) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
     try:
-        # Not blocking: opening a pipe would wait for whoever writes to it.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        with open(open_to_read(path), "rb") as file:
             data = file.read(_LONGEST)
     except (FileNotFoundError, NotADirectoryError):
         raise NoKey(path) from None
