@@ -299,9 +299,13 @@ class Catalog:
 
 def _listed(files: list[Entry], derived: list[Entry]) -> list[Entry]:
     """The models in order, each once: in the place of a pinned model's file what it was pulled as, if it was."""
-    pulled = {file.name: [entry for entry in derived if _is_pulled(entry, file)] for file in files}
-    rows = [row for file in files for row in pulled[file.name] or [file]]
-    return rows + [entry for entry in derived if entry not in rows]
+    rows: list[Entry] = []
+    listed: set[str] = set()
+    for file in files:
+        pulled = [entry for entry in derived if _is_pulled(entry, file)]
+        rows += pulled or [file]
+        listed.update(entry.name for entry in pulled)
+    return rows + [entry for entry in derived if entry.name not in listed]
 
 
 def _is_pulled(entry: Entry, file: Entry) -> bool:

@@ -200,7 +200,7 @@ def _generation(source: SourceDirectory) -> Mapping[str, Any]:
     if not source.has(GENERATION):
         return {}
     try:
-        values = json.loads(source.text_of(GENERATION))
+        values = json.loads(source.text_of(GENERATION, MAX_CARD))
     except json.JSONDecodeError:
         return {}
     except (ValueError, RecursionError) as error:

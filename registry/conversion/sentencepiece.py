@@ -83,10 +83,15 @@ def read_pieces(data: bytes) -> list[tuple[str, float, int]]:
     Raises:
         ConversionRefused: the file is cut, or holds what SentencePiece does not load.
     """
-    pieces = [_piece(value) for number, value in _fields(data) if number == 1 and isinstance(value, bytes)]
-    texts = {text for text, _, _ in pieces}
-    if not pieces or len(texts) != len(pieces) or "" in texts:
-        raise ConversionRefused(f"{FILE} has no pieces, an empty one, or one twice")
+    found: dict[str, tuple[str, float, int]] = {}
+    for number, value in _fields(data):
+        if number == 1 and isinstance(value, bytes):
+            piece = _piece(value)
+            if not piece[0] or found.setdefault(piece[0], piece) is not piece:
+                raise ConversionRefused(f"{FILE} has an empty piece, or one twice")
+    pieces = list(found.values())
+    if not pieces:
+        raise ConversionRefused(f"{FILE} has no pieces")
     if sum(kind == _UNKNOWN for _, _, kind in pieces) != 1:
         raise ConversionRefused(f"{FILE} does not have one unknown piece")
     training = b"".join(value for number, value in _fields(data) if number == 2 and isinstance(value, bytes))

@@ -11,11 +11,15 @@ from types import TracebackType
 from typing import Any, Final
 
 from registry.errors import ConversionRefused, ModelDirectoryError, ModelFileChanged, ModelFileError
+from registry.json_size import too_much_structure
 from registry.pins import FileIdentity, open_to_read, sha256_file
 from registry.progress import Progress
 
-MAX_JSON: Final = 256 << 20
-"""Bytes of a JSON or text file: several times the largest vocabulary there is."""
+MAX_JSON: Final = 64 << 20
+"""Bytes of a JSON or text file: twice the largest vocabulary there is."""
+MAX_CONTAINERS: Final = 2_000_000
+MAX_VALUES: Final = 8_000_000
+"""Arrays and objects of a JSON file, and its values: four times what that has."""
 
 
 class SourceDirectory:
@@ -99,7 +103,12 @@ class SourceDirectory:
 
     def json_of(self, name: str) -> dict[str, Any] | None:
         """A file's JSON object; None when there is no such file. Errors as `text_of`, and when it is something else."""
-        return parse_object(self.text_of(name), name) if self.has(name) else None
+        if not self.has(name):
+            return None
+        text = self.text_of(name)
+        if reason := too_much_structure(text.encode(), name, containers=MAX_CONTAINERS, values=MAX_VALUES):
+            raise ConversionRefused(reason)
+        return parse_object(text, name)
 
     def check_unchanged(self) -> None:
         """That every file that was used is still the one under its name.
@@ -159,7 +168,7 @@ def read_at(descriptor: int, offset: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def parse_object(text: str | bytes, name: str) -> dict[str, Any]:
+def parse_object(text: str, name: str) -> dict[str, Any]:
     """The JSON object in a text.
 
     Raises:

@@ -198,6 +198,7 @@ _YAML_BOMB = "".join(
         ("config.json", "[" * 100_000, "nested too deep|is not JSON"),
         ("config.json", "[]", "config.json is not a JSON object"),
         ("config.json", b"\xff\xfe", "config.json is not UTF-8"),
+        ("config.json", f'{{"a": [{"[]," * 2_000_000}[]]}}', "config.json has more than 2000000 arrays and objects"),
         ("tokenizer.json", "{}", "the type None"),
         ("tokenizer_config.json", "7", "not a JSON object"),
         ("tokenizer_config.json", '{"tokenizer_class": "T5Tokenizer"}', "'T5Tokenizer'"),
