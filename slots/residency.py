@@ -57,7 +57,8 @@ class Resident:
         load_ns: how long opening it took, in nanoseconds.
         identity: the file as it was when it was verified for this load.
         keep_alive: seconds it stays after its last request, `FOREVER` for always.
-        expires_at: Unix time in seconds when the reaper drops it, `math.inf` for never.
+        ends: when the reaper drops it, by `time.monotonic`, `FOREVER` for never: no clock that is set moves it.
+        expires_at: the same in Unix time, as it was when the model's time began: for people.
         shown, shown_n_ctx: as which model it is listed, and with what context: see `show_as`.
     """
 
@@ -67,9 +68,22 @@ class Resident:
     load_ns: int
     identity: FileIdentity
     keep_alive: float
+    ends: float = FOREVER
     expires_at: float = FOREVER
     shown: Entry | None = None
     shown_n_ctx: int = 0
+
+    def touch(self, keep_alive: float | None) -> None:
+        """Start its time anew, with another keep-alive if one is given."""
+        if keep_alive is not None:
+            self.keep_alive = keep_alive
+        self.ends = time.monotonic() + self.keep_alive
+        self.expires_at = time.time() + self.keep_alive
+
+    @property
+    def over(self) -> bool:
+        """Whether its time has run out."""
+        return self.ends <= time.monotonic()
 
     def show_as(self, entry: Entry, n_ctx: int) -> None:
         """Note a request for `entry` with a context of `n_ctx` tokens.
@@ -268,7 +282,8 @@ class Residency:
             nonlocal held
             if held:
                 held = False
-                self._touch(keep_alive)
+                if self._resident is not None:
+                    self._resident.touch(keep_alive)
                 if keep_alive == 0 or self._lost():
                     self._drop_then_release()
                 else:
@@ -320,7 +335,8 @@ class Residency:
 
     def touch(self, keep_alive: float | None = None) -> None:
         """Start the resident model's time anew, as after a request with this `keep_alive` (see `acquire`)."""
-        self._touch(self.keep_alive if keep_alive is None else keep_alive)
+        if self._resident is not None:
+            self._resident.touch(self.keep_alive if keep_alive is None else keep_alive)
 
     async def unload(self, entry: Entry | None = None) -> None:
         """Drop the resident model once the engine is free; if `entry` is given, only one of its weights.
@@ -336,24 +352,16 @@ class Residency:
     async def reap(self) -> bool:
         """Drop the resident model if its time has run out and nobody holds the engine; says whether it did."""
         resident = self._resident
-        if resident is None or resident.expires_at > time.time() or self._engine.locked():
+        if resident is None or not resident.over or self._engine.locked():
             return False
         async with self._engine:  # another's turn may have come before: the lock was free, and promised
-            if self._resident is not resident or resident.expires_at > time.time():
+            if self._resident is not resident or not resident.over:
                 return False
             del resident
             await self._drop()
         return True
 
     # -- inside ----------------------------------------------------------------------------------------------------
-
-    def _touch(self, keep_alive: float | None) -> None:
-        resident = self._resident
-        if resident is None:
-            return
-        if keep_alive is not None:
-            resident.keep_alive = keep_alive
-        resident.expires_at = time.time() + resident.keep_alive
 
     async def _load(self, entry: Entry | None) -> Lease:
         """Make the wanted model the resident one. The engine is held."""
@@ -378,8 +386,9 @@ class Residency:
             if future.done() and not future.cancelled() and future.exception() is None:
                 load_ns = time.perf_counter_ns() - started
                 model, identity = future.result()
-                slot, expires_at = self.slot_options.slot_of(model), time.time() + self.idle
-                self._resident = Resident(entry, model, slot, load_ns, identity, self.idle, expires_at)
+                slot = self.slot_options.slot_of(model)
+                self._resident = Resident(entry, model, slot, load_ns, identity, self.idle)
+                self._resident.touch(None)
                 self.last = Verification.of(entry, model)
                 log.info("loaded %s from %s in %.2f s", entry.shown, entry.path, load_ns / 1e9)
         future.result()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from registry.download import cache_dir, ensure, model_path
+from registry.download import cache_dir, ensure, model_path, unpack_pinned
 from registry.errors import DownloadError, HashMismatch
 from registry.index import IndexConfig
 from registry.progress import Silent
@@ -274,6 +274,21 @@ def test_a_waiting_process_says_so() -> None:
         thread.join()
     assert waiter.notes[0] == "waiting for another process that fetches the model"
     assert model_path(PIN).read_bytes() == MODEL
+
+
+def test_who_waits_for_another_process_is_asked_whether_it_still_wants_to(tmp_path: Path) -> None:
+    class Stopped(Exception):
+        pass
+
+    def look() -> None:
+        raise Stopped
+
+    lock = model_path(PIN).with_name(f".{PIN.file_name}.lock")
+    lock.parent.mkdir(parents=True)
+    with lock.open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(Stopped):
+            unpack_pinned(tmp_path / "a.whl", PIN, look)
 
 
 def test_a_relative_cache_home_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

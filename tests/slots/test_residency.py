@@ -198,15 +198,25 @@ async def test_the_reaper_drops_an_expired_model_but_not_one_in_use(residency: R
     assert resident is not None
     assert time.time() < resident.expires_at < time.time() + 101
     assert not await residency.reap()
-    resident.expires_at = 0.0
+    resident.ends = 0.0
     async with residency.acquire(None):
-        resident.expires_at = 0.0
+        resident.ends = 0.0
         assert not await residency.reap()
-    assert resident.expires_at > time.time()  # using it started its time anew
-    resident.expires_at = 0.0
+    assert not resident.over  # using it started its time anew
+    resident.ends = 0.0
     assert await residency.reap()
     assert residency.current() is None
     assert (await residency.current_or_default()).entry is residency.catalog.default
+
+
+@pytest.mark.parametrize(("keep_alive", "clock", "drops"), [(1e-9, 0.0, True), (100.0, 1e10, False)])
+async def test_a_clock_that_is_set_moves_no_end(
+    residency: Residency, monkeypatch: pytest.MonkeyPatch, keep_alive: float, clock: float, drops: bool
+) -> None:
+    async with residency.acquire(None, keep_alive):
+        pass
+    monkeypatch.setattr(time, "time", lambda: clock)
+    assert await residency.reap() is drops
 
 
 async def test_the_reaper_drops_nothing_that_was_used_while_it_waited(residency: Residency) -> None:
