@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,11 +13,11 @@ from starlette.routing import Route
 from registry.blobs import BlobWriter
 from registry.creation import Creator
 from registry.names import ModelName
-from server.errors import ApiError, as_api_error, log_failure
+from server.errors import ApiError
+from server.routes.api_progress import Steps, progress_response
 from server.routes.api_transfers import puller_of
-from server.routes.common import folder_of, json_response, parsed, residency_of
-from server.streams import NDJSON, EventStream, ndjson, unless_set, until_disconnect, until_set
-from server.wire.ollama_answers import error
+from server.routes.common import folder_of, parsed, residency_of
+from server.streams import unless_set
 from server.wire.ollama_create import CreateRequest, parse_create
 from server.wire.ollama_transfers import line
 
@@ -30,10 +29,7 @@ async def create(request: Request) -> Response:
     """`POST /api/create`: a model out of another one, or out of blobs."""
     asked = await parsed(request, parse_create)
     folder_of(request)
-    steps = until_set(residency_of(request).interrupted, _steps(request, asked))
-    if asked.stream:
-        return EventStream(_lines(steps), NDJSON)
-    return json_response(await until_disconnect(request, _last(steps)))
+    return await progress_response(request, _steps(request, asked), stream=asked.stream)
 
 
 async def head_blob(request: Request) -> Response:
@@ -67,13 +63,13 @@ async def _receive(request: Request, writer: BlobWriter) -> None:
     await asyncio.to_thread(writer.write, bytes(waiting))
 
 
-async def _steps(request: Request, asked: CreateRequest) -> AsyncGenerator[Mapping[str, Any], None]:
+async def _steps(request: Request, asked: CreateRequest) -> Steps:
     """The progress objects of a create."""
     for warning in asked.warnings:
         yield {"status": warning}
     residency = residency_of(request)
 
-    async def pull(name: ModelName) -> AsyncGenerator[Mapping[str, Any], None]:
+    async def pull(name: ModelName) -> Steps:
         async with aclosing(puller_of(request).pull(name)) as lines:
             async for progress in lines:
                 yield line(progress)
@@ -81,30 +77,6 @@ async def _steps(request: Request, asked: CreateRequest) -> AsyncGenerator[Mappi
     async with aclosing(Creator(residency.catalog, residency.options, pull).create(asked.recipe)) as steps:
         async for step in steps:
             yield step
-
-
-async def _last(steps: AsyncGenerator[Mapping[str, Any], None]) -> Mapping[str, Any]:
-    """The last of the progress objects; they all come first."""
-    last: Mapping[str, Any] = {}
-    async with aclosing(steps):
-        async for step in steps:
-            last = step
-    return last
-
-
-async def _lines(steps: AsyncGenerator[Mapping[str, Any], None]) -> AsyncGenerator[bytes, None]:
-    """Progress objects as NDJSON. What fails after the first line is the last one."""
-    began = False
-    try:
-        async with aclosing(steps):
-            async for step in steps:
-                yield ndjson(step)
-                began = True
-    except Exception as failure:
-        if not began:
-            raise
-        log_failure("a stream", failure)
-        yield ndjson(error(as_api_error(failure).message))
 
 
 routes = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,11 +15,10 @@ from registry.derived import Layer
 from registry.errors import RegistryError
 from registry.headers import look
 from registry.transfer.ticks import Progress
-from server.errors import ApiError, as_api_error, log_failure
-from server.routes.common import folder_of, json_response, parsed, residency_of, settings_of
-from server.streams import NDJSON, EventStream, ServerStopping, ndjson, until_disconnect, until_set
+from server.errors import ApiError
+from server.routes.api_progress import Steps, progress_response
+from server.routes.common import folder_of, parsed, residency_of, settings_of
 from server.wire import ollama_transfers as wire
-from server.wire.ollama_answers import error as error_line
 from server.wire.ollama_models import details
 from server.wire.ollama_transfers import Transfer
 
@@ -32,7 +31,7 @@ Lines = AsyncGenerator[Progress, None]
 async def pull(request: Request) -> Response:
     """`POST /api/pull`: a model out of a registry. Cut off, it goes on where it stopped when asked for again."""
     asked = await parsed(request, wire.parse_pull)
-    return await _answer(request, asked, puller_of(request).pull(asked.name, insecure=asked.insecure))
+    return await _response(request, asked, puller_of(request).pull(asked.name, insecure=asked.insecure))
 
 
 def puller_of(request: Request) -> Puller:
@@ -58,7 +57,7 @@ async def push(request: Request) -> Response:
     asked = await parsed(request, wire.parse_push)
     folder_of(request)
     _require_network(request)
-    return await _answer(request, asked, _pushed(request, asked))
+    return await _response(request, asked, _pushed(request, asked))
 
 
 def _require_network(request: Request) -> None:
@@ -91,41 +90,15 @@ async def _pushed(request: Request, asked: Transfer) -> Lines:
             yield line
 
 
-async def _answer(request: Request, asked: Transfer, lines: Lines) -> Response:
-    """Progress as lines, or the last of it alone; a server that stops ends it."""
-    lines = until_set(residency_of(request).interrupted, lines)
-    if asked.stream:
-        return EventStream(_encoded(request, lines), NDJSON)
-    return json_response(await until_disconnect(request, _last(request, lines)))
+async def _response(request: Request, asked: Transfer, lines: Lines) -> Response:
+    """The progress as Ollama shows it, which says 500 of whatever fails."""
 
-
-async def _encoded(request: Request, lines: Lines) -> AsyncGenerator[bytes, None]:
-    """Every line; what fails is the last one."""
-    async with aclosing(lines):
-        try:
+    async def steps() -> Steps:
+        async with aclosing(lines):
             async for line in lines:
-                yield ndjson(wire.line(line))
-        except Exception as error:
-            yield ndjson(error_line(_failure(request, error).message))
+                yield wire.line(line)
 
-
-async def _last(request: Request, lines: Lines) -> dict[str, Any]:
-    """The last line.
-
-    Raises:
-        ApiError: what failed; a 500, as in Ollama, or a 503 where the server stops.
-    """
-    async with aclosing(lines):
-        try:
-            last = [line async for line in lines][-1]
-        except Exception as error:
-            raise _failure(request, error) from error
-    return wire.line(last)
-
-
-def _failure(request: Request, error: Exception) -> ApiError:
-    log_failure(request.url.path, error)
-    return ApiError(503 if isinstance(error, ServerStopping) else 500, as_api_error(error).message)
+    return await progress_response(request, steps(), stream=asked.stream, failed=500)
 
 
 routes = [
