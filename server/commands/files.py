@@ -36,7 +36,8 @@ def guard(file: Path, as_json: bool, cache_type_k: str, cache_type_v: str, engin
     """
     from engine.model import ModelOptions
     from registry.errors import RegistryError
-    from server.guard import EXIT_CODES, as_text, judge
+    from registry.gguf_guard import judge
+    from server.commands.verdicts import EXIT_CODES, as_text
 
     try:
         report = judge(file, ModelOptions(cache_type_k=cache_type_k, cache_type_v=cache_type_v), engine)
@@ -118,7 +119,7 @@ def verify(file: Path, given_fork: Path | None, engine: Engine, as_json: bool) -
     from registry.errors import RegistryError
     from registry.fork_file import ForkFile
     from registry.gate import verify as pass_gate
-    from server.guard import refusal_json, verified_json
+    from server.commands.verdicts import refusal_json, verified_json
 
     with _unreadable():
         try:

@@ -9,10 +9,8 @@ from typing import Any, Final
 from engine.errors import one_line
 from registry.errors import RegistryError
 from registry.gate import Verified
-from registry.gguf_guard import Report, Verdict, judge
+from registry.gguf_guard import Report, Verdict
 from server.commands.version import version_text
-
-__all__ = ["EXIT_CODES", "as_text", "judge", "refusal_json", "verified_json"]
 
 EXIT_CODES: Final[Mapping[Verdict, int]] = {"play": 0, "refuse": 2, "need_more": 3}
 
