@@ -117,10 +117,10 @@ def texts_of(asked: EmbedRequest) -> tuple[str, ...]:
         return ()
     if isinstance(value, str):
         return (value,)
+    if isinstance(value, list) and len(value) > MAX_PROMPTS:
+        raise InvalidBody(f'"input" has more than {MAX_PROMPTS} texts')
     if not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
         raise InvalidBody("invalid input type")
-    if len(value) > MAX_PROMPTS:
-        raise InvalidBody(f'"input" has more than {MAX_PROMPTS} texts')
     return tuple(value)
 
 

@@ -131,7 +131,7 @@ def _typed(value: Any, target: str, place: str) -> Any:
         case "api.ThinkValue":
             return _think(value)
         case "int":
-            if kind(value) != "number" or not isinstance(value, int):
+            if kind(value) != "number" or not isinstance(value, int) or not -(2**63) <= value < 2**63:
                 raise mismatch(value, target, place)
             return value
         case "api.ImageData":

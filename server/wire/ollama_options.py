@@ -140,8 +140,8 @@ def _number(name: str, value: Any, form: str) -> int | float:
 def _stop(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise InvalidBody('option "stop" must be of type array')
-    if not all(isinstance(item, str) for item in value):
-        raise InvalidBody('option "stop" must be of an array of strings')
     if len(value) > MAX_WORDS:
         raise InvalidBody(f'option "stop" has more than {MAX_WORDS} items')
+    if not all(isinstance(item, str) for item in value):
+        raise InvalidBody('option "stop" must be of an array of strings')
     return tuple(item for item in value if item)

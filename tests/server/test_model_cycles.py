@@ -17,7 +17,7 @@ import pytest
 from registry.fork_file import ForkFile, PinnedFile
 from registry.pins import sha256_file
 from testing.oracles.small_models import BY_NAME
-from testing.server_process import BankmlServer
+from testing.server_process import BankmlServer, wait_until
 
 CYCLES = 200
 FILES = ("llama-mixed", "qwen3-q8_0", "qwen2-f16")
@@ -77,10 +77,7 @@ def anonymous(pid: int) -> int:
 def unload(server: BankmlServer) -> None:
     """Have nothing loaded. The answer to a request with a `keep_alive` of 0 comes before the model has gone."""
     chat(server.client, FILES[0], keep_alive=0)
-    end = time.monotonic() + 2
-    while mapped(server.pid):
-        assert time.monotonic() < end, "it is still there"
-        time.sleep(0.01)
+    wait_until(lambda: not mapped(server.pid))
 
 
 class Watch:

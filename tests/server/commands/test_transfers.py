@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from registry.names import ModelName
 from registry.pins import DEFAULT_MODEL
 from testing.pulls import is_locked
 from testing.registry_server import RegistryServer, serving
-from testing.server_process import BankmlServer
+from testing.server_process import BankmlServer, wait_until
 from testing.terminal import COMMAND, PATIENCE, Terminal
 
 NO_SERVER = "127.0.0.1:1"
@@ -156,7 +155,6 @@ def test_ctrl_c_in_mid_pull_keeps_what_came_and_the_next_pull_goes_on(
     arguments = ["pull", registry.name(), "--insecure"]
     process = subprocess.Popen([*COMMAND, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    deadline = time.monotonic() + PATIENCE
     for line in process.stderr:
         if re.search(r": [1-9]\d%", line):
             break
@@ -164,9 +162,7 @@ def test_ctrl_c_in_mid_pull_keeps_what_came_and_the_next_pull_goes_on(
     rest = process.communicate(timeout=PATIENCE)[1]
     assert (process.returncode, rest) == (130, "\n")
     part = folder.partial / f"sha256-{digest[7:]}"
-    while is_locked(part):
-        assert time.monotonic() < deadline, "the pull goes on"
-        time.sleep(0.01)
+    wait_until(lambda: not is_locked(part))  # the pull has ended
     assert names(folder) == []
     registry.stall = None
     assert run(environment, *arguments)[0] == 0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from server.wire.golang import InvalidBody
-from server.wire.ollama import CHAT_FIELDS, GENERATE_FIELDS, Given, Request, parse_chat, parse_generate
+from server.wire.ollama import Given, Request, parse_chat, parse_generate
 
 USER = {"role": "user", "content": "Hi"}
 
@@ -199,9 +199,3 @@ def test_format_is_any_object_or_a_schema(parse: Any) -> None:
     assert schema("json") == schema({}) == {"type": "object"}
     assert schema({"type": "number"}) == {"type": "number"}
     assert schema("") is schema(None) is None
-
-
-def test_every_field_of_the_requests_is_known_to_both_apis() -> None:
-    shared = {"model", "stream", "format", "keep_alive", "options", "think", "logprobs", "top_logprobs", "truncate"}
-    assert shared <= set(GENERATE_FIELDS)
-    assert shared <= set(CHAT_FIELDS)

@@ -141,6 +141,12 @@ def test_model_names_have_host_namespace_and_tag(name: str) -> None:
             {"top_logprobs": 1.5},
             "number 1.5 into Go struct field {}.top_logprobs of type int",
         ),
+        (
+            "EmbedRequest",
+            parse_embed,
+            {"dimensions": 2**63},
+            "number 9223372036854775808 into Go struct field {}.dimensions of type int",
+        ),
         ("ChatRequest", parse_chat, {"top_logprobs": "x"}, "string into Go struct field {}.top_logprobs of type int"),
         ("ShowRequest", parse_show, {"verbose": "x"}, "string into Go struct field {}.verbose of type bool"),
     ],
