@@ -223,6 +223,10 @@ class Residency:
         """The resident model, if any; answers at once while the engine works."""
         return self._resident
 
+    def has(self, entry: Entry) -> bool:
+        """Whether the resident model has the weights of this one."""
+        return self._resident is not None and self._resident.entry.same_weights(entry)
+
     async def current_or_default(self) -> Resident:
         """The resident model, or the default one, loaded now: for endpoints that need a tokenizer and no engine.
 
@@ -344,9 +348,7 @@ class Residency:
         Another model may have come while this waited.
         """
         async with self._engine:
-            resident = self._resident
-            if entry is None or (resident is not None and resident.entry.same_weights(entry)):
-                del resident
+            if entry is None or self.has(entry):
                 await self._drop()
 
     async def reap(self) -> bool:

@@ -199,8 +199,7 @@ async def _answer(request: Request, given: ollama.Given) -> Response:
 
 async def _unload(residency: Residency, entry: Entry, given: ollama.Given) -> dict[str, Any]:
     """Unload the model, and say so."""
-    resident = residency.current()
-    if resident is not None and resident.entry.same_weights(entry):
+    if residency.has(entry):
         await residency.unload(entry)
     return shown_as.nothing_done(given.api, given.model, "unload")
 
@@ -218,8 +217,7 @@ async def _requested(request: Request, entry: Entry, given: ollama.Given, n_byte
     except InvalidBody as error:
         await _check_header(residency, entry, given)
         raise BadRequest(str(error)) from None
-    resident = residency.current()
-    if resident is None or not resident.entry.same_weights(entry):
+    if not residency.has(entry):
         await _check_header(residency, entry, given)  # no model has to go for what this one cannot do
     return asked
 

@@ -69,12 +69,16 @@ async def show(request: Request) -> Response:
     except ModelNotFound:
         raise ModelNotFound(ModelName.parse(split_source(asked.model)[0]).shown) from None
     entry.require_usable()
-    header, reason = await asyncio.to_thread(look, entry, residency.options, arrays=asked.verbose)
-    if header is None:
-        raise BadRequest(str(reason))
     resident = residency.current()
     n_ctx = resident.model.n_ctx if resident is not None and resident.entry.same_weights(entry) else None
-    return json_response(described(entry, header, asked, n_ctx=n_ctx))
+
+    def answer() -> Response:
+        header, reason = look(entry, residency.options, arrays=asked.verbose)
+        if header is None:
+            raise BadRequest(str(reason))
+        return json_response(described(entry, header, asked, n_ctx=n_ctx))
+
+    return await asyncio.to_thread(answer)  # with its arrays a header is megabytes
 
 
 async def copy(request: Request) -> Response:

@@ -218,8 +218,7 @@ async def model_for(request: Request, body: Mapping[str, Any]) -> Model:
     """
     residency = residency_of(request)
     entry = await asked_model(request, body) if body.get("model") else None
-    resident = residency.current()
-    if entry is not None and (resident is None or not resident.entry.same_weights(entry)):
+    if entry is not None and not residency.has(entry):
         async with residency.acquire(entry) as lease:
             return lease.model
     return (await residency.current_or_default()).model
