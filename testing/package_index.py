@@ -10,10 +10,11 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 
 from registry.index import IndexConfig
 from registry.pins import Pin, WheelPin
+from testing.loopback import QuietHandler, listening
 
 MEMBER = "tiny_model/tiny.gguf"
 METADATA = "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n"
@@ -98,17 +99,14 @@ class PackageIndex:
         return "text/html", f'<html><body><a href="../../files/{name}{fragment}">{name}</a><br></body></html>'.encode()
 
 
-def _handler(index: PackageIndex) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def handle_one_request(self) -> None:
-            try:
-                super().handle_one_request()
-            except ConnectionError:  # who asked is gone
-                self.close_connection = True
-
-        def do_GET(self) -> None:
+def _handler(index: PackageIndex) -> type[QuietHandler]:
+    class Handler(QuietHandler):
+        def answer(self) -> None:
+            if self.command == "HEAD":
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(index.wheel)))
+                self.end_headers()
+                return
             index.headers.append({name.lower(): value for name, value in self.headers.items()})
             if self.path == "/simple/tiny-model/" and index.page != "none":
                 if index.stall is not None:
@@ -119,11 +117,6 @@ def _handler(index: PackageIndex) -> type[BaseHTTPRequestHandler]:
                 self._file()
             else:
                 self._send(404, b"not here", {})
-
-        def do_HEAD(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(index.wheel)))
-            self.end_headers()
 
         def _file(self) -> None:
             asked = self.headers.get("Range", "")
@@ -150,9 +143,6 @@ def _handler(index: PackageIndex) -> type[BaseHTTPRequestHandler]:
             if cut is not None:
                 self.close_connection = True
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
     return Handler
 
 
@@ -160,14 +150,10 @@ def _handler(index: PackageIndex) -> type[BaseHTTPRequestHandler]:
 def serving(index: PackageIndex) -> Iterator[PackageIndex]:
     """The index, listening on a free port while the block runs."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(index))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    index.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
-        yield index
-    finally:
-        if index.stall is not None:
-            index.stall.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    index.url = f"http://127.0.0.1:{server.server_port}"
+    with listening(server):
+        try:
+            yield index
+        finally:
+            if index.stall is not None:
+                index.stall.set()

@@ -14,13 +14,15 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+
+from testing.loopback import QuietHandler, listening
 
 _KIND: Final = "application/vnd.ollama.image."
 CONFIG: Final = "application/vnd.docker.container.image.v1+json"
@@ -178,28 +180,16 @@ class _Server(ThreadingHTTPServer):
         registry.port = self.server_port
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     """A request to the registry of its server."""
 
-    protocol_version = "HTTP/1.1"
     server: _Server
 
     @property
     def registry(self) -> RegistryServer:
         return self.server.registry
 
-    def handle_one_request(self) -> None:
-        try:
-            super().handle_one_request()
-        except ConnectionError:  # who asked is gone
-            self.close_connection = True
-
-    def do_GET(self) -> None:
-        self._answer()
-
-    do_HEAD = do_POST = do_PATCH = do_PUT = do_GET  # noqa: N815 - http.server calls them so
-
-    def _answer(self) -> None:
+    def answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         given = self.headers.get("Authorization", "")
         url = urlsplit(self.path)
@@ -374,22 +364,15 @@ class _Handler(BaseHTTPRequestHandler):
         if cut is not None:
             self.close_connection = True
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
 
 @contextmanager
 def serving(registry: RegistryServer | None = None) -> Iterator[RegistryServer]:
     """The registry, listening on a free port while the block runs."""
     registry = registry or RegistryServer()
     server = _Server(registry)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield registry
-    finally:
-        if registry.stall is not None:
-            registry.stall.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(server):
+        try:
+            yield registry
+        finally:
+            if registry.stall is not None:
+                registry.stall.set()
