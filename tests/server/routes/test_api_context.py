@@ -61,6 +61,15 @@ def test_a_conversation_longer_than_the_context_loses_its_oldest_messages(http: 
     assert answer["prompt_eval_count"] < CONTEXT
 
 
+def test_a_conversation_of_exactly_num_ctx_tokens_loses_a_message_more_as_it_leaves_no_room(http: httpx.Client) -> None:
+    messages = conversation(4)
+    n_tokens = post(http, "/api/chat", messages=messages, options=GREEDY)["prompt_eval_count"]
+    fits = post(http, "/api/chat", messages=messages, options={**GREEDY, "num_ctx": n_tokens + 1})
+    assert "bankml_truncated" not in fits
+    cut = post(http, "/api/chat", messages=messages, options={**GREEDY, "num_ctx": n_tokens})
+    assert cut["bankml_truncated"] == 1
+
+
 def test_a_conversation_that_must_not_be_cut_is_refused(http: httpx.Client) -> None:
     body = {"model": MODEL, "messages": conversation(10), "options": {"num_ctx": 128}, "truncate": False}
     response = http.post("/api/chat", json=body)
