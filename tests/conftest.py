@@ -15,6 +15,8 @@ import httpx
 import pytest
 
 from registry.download import ensure
+from testing.oracles.chat_exchanges import write_model
+from testing.oracles.converted_exchanges import CALLING_TEMPLATE
 from testing.oracles.small_models import MODELS
 from testing.server_process import BankmlServer
 
@@ -54,6 +56,14 @@ def start_server(model_path: Path) -> Callable[..., BankmlServer]:
 def server(start_server: Callable[..., BankmlServer]) -> Iterator[BankmlServer]:
     """One server for all tests that leave it as they found it."""
     with start_server() as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def calling_server(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BankmlServer]:
+    """A server whose model's template has tools."""
+    model = write_model(model_path, CALLING_TEMPLATE, tmp_path_factory.mktemp("calling") / "model.gguf")
+    with BankmlServer(model) as process:
         yield process
 
 

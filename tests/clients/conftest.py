@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from testing.oracles.chat_exchanges import write_model
-from testing.oracles.converted_exchanges import CALLING_TEMPLATE
 from testing.server_process import BankmlServer
 
 PROJECT = Path(__file__).parents[2]
@@ -34,14 +32,6 @@ def run_node() -> Callable[..., dict[str, Any]]:
         return found
 
     return run
-
-
-@pytest.fixture(scope="session")
-def calling_server(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BankmlServer]:
-    """A server whose model's template has tools."""
-    model = write_model(model_path, CALLING_TEMPLATE, tmp_path_factory.mktemp("calling") / "model.gguf")
-    with BankmlServer(model) as process:
-        yield process
 
 
 @pytest.fixture(scope="session")

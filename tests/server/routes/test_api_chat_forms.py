@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from testing.oracles.chat_exchanges import THINKING_TEMPLATE, write_model
-from testing.oracles.converted_exchanges import CALLING_TEMPLATE, weather_in
+from testing.oracles.converted_exchanges import weather_in
 from testing.server_process import BankmlServer
 
 TOOL = {
@@ -28,10 +28,8 @@ ASK = [{"role": "user", "content": "Say hi."}]
 
 
 @pytest.fixture(scope="module")
-def calling(model_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    model = write_model(model_path, CALLING_TEMPLATE, tmp_path_factory.mktemp("calling") / "model.gguf")
-    with BankmlServer(model) as server:
-        yield server.client
+def calling(calling_server: BankmlServer) -> httpx.Client:
+    return calling_server.client
 
 
 @pytest.fixture(scope="module")
