@@ -279,7 +279,10 @@ async def connect(host: str, port: int) -> float:
         OSError: there is none; `TimeoutError` after a second.
     """
     started = time.perf_counter()
-    async with asyncio.timeout(1):
-        _, writer = await asyncio.open_connection(host, port)
+    try:
+        async with asyncio.timeout(1):
+            _, writer = await asyncio.open_connection(host, port)
+    except UnicodeError as error:  # what a look-up says of a name that is empty or too long in a part
+        raise OSError("no such host") from error
     writer.close()
     return round(1000 * (time.perf_counter() - started), 3)

@@ -70,7 +70,8 @@ class Client:
         self.url = url
         try:
             self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False)
-        except httpx.InvalidURL as error:
+            self._http.base_url.host.encode("idna")  # a look-up does, and what it raises is no error of httpx'
+        except (httpx.InvalidURL, UnicodeError) as error:
             raise ClientError(f"{url} is no address of a server: {error}") from error
 
     @classmethod

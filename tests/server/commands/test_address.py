@@ -88,6 +88,8 @@ def test_a_loopback_address_is_this_machine(url: str, here: bool) -> None:
         ({"BANKML_HOST": "127.0.0.1:x"}, "http://127.0.0.1:x"),
         ({"BANKML_PORT": "http"}, "http://127.0.0.1:http"),
         ({"OLLAMA_HOST": "ftp://127.0.0.1:1"}, "ftp://127.0.0.1:1"),
+        ({"OLLAMA_HOST": "a..b"}, "http://a..b:11434"),
+        ({"OLLAMA_HOST": "a" * 64}, f"http://{'a' * 64}:11434"),
     ],
 )
 def test_what_is_no_address_of_a_server_is_said_in_one_line(

@@ -55,6 +55,12 @@ def test_without_json_it_is_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert "    address: 127.0.0.1:1" in lines
 
 
+def test_a_host_that_no_machine_can_have_is_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diag", "--json", "--sample", "1", "--ping", "a..b:1"]) == 0
+    told = {"address": "a..b:1", "connect_ms": None, "reason": "no such host"}
+    assert json.loads(capsys.readouterr().out)["ping"] == [told]
+
+
 def test_what_is_no_address_or_process_is_exit_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diag", "--ping", "here"]) == 1
     assert capsys.readouterr() == ("", "bankml: Invalid value for '--ping': 'here': must be HOST:PORT\n")
