@@ -127,15 +127,19 @@ def exit_codes(*, refused: int = REFUSED, unreadable: int = UNREADABLE) -> Itera
 
 
 def standard_input() -> str:
-    """What comes in, as text.
+    """What comes in, as text: of no more bytes than the server takes, so that an input without an end has one.
 
     Raises:
-        BadRequest: it is not UTF-8.
+        BadRequest: it is longer, or not UTF-8.
     """
     from server.errors import BadRequest
+    from server.guards import MAX_BODY
 
+    data = b"" if sys.stdin is None else sys.stdin.buffer.read(MAX_BODY + 1)
+    if len(data) > MAX_BODY:
+        raise BadRequest(f"the standard input exceeds {MAX_BODY} bytes")
     try:
-        return "" if sys.stdin is None else sys.stdin.buffer.read().decode("utf-8")
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadRequest(f"the standard input is not UTF-8: {error.reason} at byte {error.start}") from None
 

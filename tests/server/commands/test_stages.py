@@ -21,6 +21,7 @@ from registry.folder import ModelFolder
 from registry.fork_file import ForkFile, PinnedFile
 from registry.names import ModelName
 from server.cli import main
+from server.guards import MAX_BODY
 from testing.terminal import COMMAND
 
 Run = Callable[..., tuple[int, str, str]]
@@ -149,6 +150,11 @@ def test_a_file_that_is_not_the_pinned_one_is_refused(run: Run, tmp_path: Path) 
 )
 def test_an_input_that_cannot_be_used_is_one_line(run: Run, verb: str, given: bytes, said: str) -> None:
     assert run(given, verb, "smollm2") == (1 if verb == "tokenize" else 2, "", f"bankml: {said}\n")
+
+
+def test_an_input_is_refused_where_the_server_would_take_no_more_of_it(run: Run) -> None:
+    status, out, err = run(b"\0" * (MAX_BODY + 1), "tokenize", "smollm2")
+    assert (status, out, err) == (1, "", f"bankml: the standard input exceeds {MAX_BODY} bytes\n")
 
 
 def test_a_flag_of_the_draws_needs_them(run: Run) -> None:
