@@ -59,6 +59,7 @@ clean:
 	@touch $@
 
 .venv/.built: .venv/.tools CMakeLists.txt $(KERNELS)
+	@echo "compiling the kernels: some minutes, once"
 	$(PIP) install --quiet --no-build-isolation --editable .
 	@touch $@
 

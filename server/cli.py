@@ -15,6 +15,7 @@ from server.commands.diag import diag
 from server.commands.errors import CommandError
 from server.commands.files import guard, pin, sha256, verify
 from server.commands.flags import FlagCommand
+from server.commands.help import help_command
 from server.commands.models import cp, list_models, list_running, rm, show, stop
 from server.commands.serving import run, serve
 from server.commands.stages import chat_template, generate, tokenize
@@ -57,7 +58,7 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Verbs, context_settings=_CONTEXT, params=[version_option])
+@click.group(cls=Verbs, context_settings=_CONTEXT, params=[version_option("-v")])
 def command() -> None:
     """A local LLM server: llama-server's answers, faster, from verified model files."""
 
@@ -65,7 +66,7 @@ def command() -> None:
 _MODELS = (serve, create, run, show, stop, pull, push, list_models, list_running, cp, rm)
 _FILES = (guard, sha256, pin, verify, convert)
 _STAGES = (tokenize, chat_template, generate)
-for _verb in (*_MODELS, *_FILES, *_STAGES, usage, diag, version):
+for _verb in (*_MODELS, *_FILES, *_STAGES, usage, diag, version, help_command):
     command.add_command(_verb)
 
 

@@ -89,7 +89,7 @@ def sha256(file: Path) -> None:
 def pin(file: Path, given_fork: Path | None, write: bool) -> None:
     """Say whether a file has the sha256 that a FORK.json records for its name.
 
-    Exits with 0 when it has, 2 when it has not or none is recorded, 1 when one of the two cannot be read.
+    Exits with 0 when it has, 2 when it has not or the FORK.json does not name it, 1 when one of the two cannot be read.
     """
     from registry.errors import RegistryError
     from registry.fork_file import ForkFile
@@ -140,7 +140,10 @@ def _fork_of(file: Path, given: Path | None) -> Path:
     """The FORK.json that pins a file: the one given, else the one beside it, as `serve` takes them."""
     fork = given or _beside(file)
     if given is None and not os.path.lexists(fork):
-        click.echo(f"bankml: {file} has no {fork.name} beside it: --fork FORK names the FORK.json", err=True)
+        click.echo(
+            f"bankml: {file} has no {fork.name} beside it: --fork names another, `pin --write` makes one",
+            err=True,
+        )
         raise click.exceptions.Exit(_UNREADABLE)
     return fork
 

@@ -10,7 +10,7 @@ from server.commands.flags import FlagCommand, read_settings
 from server.commands.version import version_option
 
 
-@click.command(cls=FlagCommand, params=[version_option], short_help="Serve a model over HTTP.")
+@click.command(cls=FlagCommand, params=[version_option()], short_help="Serve a model over HTTP.")
 @click.argument("file", metavar="[FILE]", required=False)
 def serve(file: str | None, **given: Any) -> None:
     """Serve a model over HTTP: llama-server's, OpenAI's and Ollama's endpoints.

@@ -21,14 +21,16 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
         ctx.exit()
 
 
-version_option = click.Option(
-    ["--version", "-V"],
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_print_version,
-    help="Show the version.",
-)
+def version_option(*short: str) -> click.Option:
+    """`--version`, and its short names, `-V` always."""
+    return click.Option(
+        ["--version", "-V", *short],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_print_version,
+        help="Show the version.",
+    )
 
 
 @click.command()

@@ -151,10 +151,23 @@ def test_the_help_of_run_says_who_serves(capsys: pytest.CaptureFixture[str]) -> 
     assert "with -m or flags for the context or sampling, serves the model itself" in words
 
 
-@pytest.mark.parametrize("arguments", [["version"], ["--version"], ["-V"], ["serve", "--version"]])
+@pytest.mark.parametrize("arguments", [["version"], ["--version"], ["-V"], ["-v"], ["serve", "--version"]])
 def test_the_version_is_the_distributions(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 0
     assert capsys.readouterr().out == f"bankml {version('bankml')}\n"
+
+
+@pytest.mark.parametrize("verb", [[], ["list"], ["ls"]])
+def test_help_says_what_the_flag_says(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*verb, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert main(["help", *verb]) == 0
+    assert capsys.readouterr().out == said
+
+
+def test_the_help_of_no_command_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "nosuch"]) == 1
+    assert capsys.readouterr().err == 'Error: unknown help topic "nosuch"\n'
 
 
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

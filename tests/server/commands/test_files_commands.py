@@ -69,7 +69,7 @@ def test_what_cannot_be_read_is_no_refusal(
     absent = model.with_name("absent.json")
     lines = {
         ("--fork", absent): f"bankml: cannot read {absent}: No such file or directory\n",
-        (): f"bankml: {model} has no tiny.gguf.FORK.json beside it: --fork FORK names the FORK.json\n",
+        (): (f"bankml: {model} has no tiny.gguf.FORK.json beside it: --fork names another, `pin --write` makes one\n"),
     }
     for arguments, line in lines.items():
         assert said(capsys, verb, model, *arguments) == (1, "", line)

@@ -1,0 +1,23 @@
+"""`bankml help`: what `--help` says."""
+
+from __future__ import annotations
+
+import click
+
+from server.commands.errors import CommandError
+
+
+@click.command("help", short_help="Show what --help says, of a command or of all.")
+@click.argument("verbs", metavar="[COMMAND]", nargs=-1)
+@click.pass_context
+def help_command(ctx: click.Context, verbs: tuple[str, ...]) -> None:
+    """Show what --help says of a command, or of all."""
+    at = ctx.parent
+    assert at is not None
+    for verb in verbs[:1]:
+        assert isinstance(at.command, click.Group)
+        found = at.command.get_command(at, verb)
+        if found is None:
+            raise CommandError(f'unknown help topic "{verb}"')
+        at = click.Context(found, parent=at, info_name=verb)
+    click.echo(at.get_help())
