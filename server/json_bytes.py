@@ -5,9 +5,40 @@ from __future__ import annotations
 import gc
 import json
 import re
-from typing import Any
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 import orjson
+
+
+class _Collection:
+    """Python's search for garbage, which several threads may want paused at a time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._n_pauses = 0
+        self._was_on = False
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing is searched for; afterwards it is as before the first of the pauses."""
+        with self._lock:
+            if self._n_pauses == 0:
+                self._was_on = gc.isenabled()
+                gc.disable()
+            self._n_pauses += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._n_pauses -= 1
+                if self._n_pauses == 0 and self._was_on:
+                    gc.enable()
+
+
+_COLLECTION: Final = _Collection()
 
 
 def json_loads(raw: bytes) -> Any:
@@ -17,13 +48,8 @@ def json_loads(raw: bytes) -> Any:
     Raises:
         orjson.JSONDecodeError: it is none.
     """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
+    with _COLLECTION.paused():
         return orjson.loads(raw)
-    finally:
-        if collects:
-            gc.enable()
 
 
 def json_bytes(value: object) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import orjson
 import pytest
@@ -23,26 +24,35 @@ def test_what_is_no_json_is_an_error() -> None:
         json_bytes({"a": object()})
 
 
-def test_nothing_is_searched_for_garbage_while_json_is_read_and_it_is_again_behind() -> None:
-    searched = list[str]()
+@pytest.mark.parametrize("is_on", [True, False])
+def test_nothing_is_searched_for_garbage_while_json_is_read(monkeypatch: pytest.MonkeyPatch, is_on: bool) -> None:
+    searches = list[bool]()
 
-    def note(phase: str, info: dict[str, int]) -> None:
-        searched.append(phase)
+    def loads(raw: bytes) -> object:
+        searches.append(gc.isenabled())
+        if raw == b"[]":
+            json_loads(b"[1]")  # as another thread may meanwhile
+            searches.append(gc.isenabled())
+        return raw
 
-    text = b"[" + b",".join([b"{}"] * 100_000) + b"]"
-    gc.callbacks.append(note)
+    monkeypatch.setattr("server.json_bytes.orjson.loads", loads)
+    if not is_on:
+        gc.disable()
     try:
-        assert len(json_loads(text)) == 100_000
+        json_loads(b"[]")
+        assert gc.isenabled() == is_on
     finally:
-        gc.callbacks.remove(note)
-    assert len(searched) <= 2  # at most once, when it may again
-    assert gc.isenabled()
+        gc.enable()
+    assert searches == [False, False, False]
+
+
+def test_what_cannot_be_read_leaves_the_search_for_garbage_on() -> None:
     with pytest.raises(orjson.JSONDecodeError):
         json_loads(b"[1")
     assert gc.isenabled()
-    gc.disable()
-    try:
-        json_loads(b"[]")
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
+
+
+def test_threads_that_read_at_once_leave_the_search_for_garbage_on() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(json_loads, [b"[1,2]"] * 20_000))
+    assert gc.isenabled()
