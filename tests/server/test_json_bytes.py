@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import orjson
@@ -24,6 +25,16 @@ def test_what_is_no_json_is_an_error() -> None:
         json_bytes({"a": object()})
 
 
+@pytest.fixture
+def searching() -> Iterator[None]:
+    """The search for garbage is on; a `serve` that refused to start left it off in this process, perhaps."""
+    was_on = gc.isenabled()
+    gc.enable()
+    yield
+    (gc.enable if was_on else gc.disable)()
+
+
+@pytest.mark.usefixtures("searching")
 @pytest.mark.parametrize("is_on", [True, False])
 def test_nothing_is_searched_for_garbage_while_json_is_read(monkeypatch: pytest.MonkeyPatch, is_on: bool) -> None:
     searches = list[bool]()
@@ -46,12 +57,14 @@ def test_nothing_is_searched_for_garbage_while_json_is_read(monkeypatch: pytest.
     assert searches == [False, False, False]
 
 
+@pytest.mark.usefixtures("searching")
 def test_what_cannot_be_read_leaves_the_search_for_garbage_on() -> None:
     with pytest.raises(orjson.JSONDecodeError):
         json_loads(b"[1")
     assert gc.isenabled()
 
 
+@pytest.mark.usefixtures("searching")
 def test_threads_that_read_at_once_leave_the_search_for_garbage_on() -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(json_loads, [b"[1,2]"] * 20_000))
